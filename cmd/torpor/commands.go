@@ -73,6 +73,7 @@ default of --image.`,
 	f.StringVar(&o.RouteGateway, "route-gateway", "", "NAMESPACE/NAME of the Gateway that serves the addresses of apps, as HTTPRoutes; empty makes Ingresses of them")
 	f.StringVar(&o.RouteIngressClass, "route-ingress-class", "", "class of those Ingresses; empty for the cluster's default")
 	f.BoolVar(&o.TrustNodeImages, "trust-node-images", false, "run what a node has of an app's image without asking its registry, which also lets in who has no right to pull it")
+	f.StringVar(&o.ExporterImage, "mysqld-exporter-image", manager.DefaultExporterImage, "image of mysqld_exporter, for MySQLClusters with spec.collectors")
 	f.IntVar(&o.RolloutsAtOnce, "rollouts-at-once", manager.DefaultRolloutsAtOnce, "how many MySQLClusters may have Pods replaced at a time that serve; 0 means any number")
 	f.StringVar(&o.Image, "image", env("TORPOR_IMAGE"), "Torpor's own image, for the Pods of backups")
 	addEgressFlags(f, &o)

@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -125,20 +125,21 @@ func mysqlLaws() []importLaw {
 		pureLaw("internal/mysql/gtid"),
 		pureLaw("internal/mysql/clustering").alsoReaching("internal/mysql/gtid"),
 		pureLaw("internal/mysql/accounts"),
-		pureLaw("internal/mysql/provisioning").alsoReaching("internal/mysql/accounts"),
-		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/accounts", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
+		pureLaw("internal/mysql/certificates"),
+		pureLaw("internal/mysql/provisioning").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates"),
+		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
 		pureLaw("internal/mysql/backup/binlog").alsoReaching("internal/mysql/gtid"),
 		controllerLaw("internal/mysql/sqlclient"),
-		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient"),
-		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/provisioning"),
-		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
+		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient"),
+		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/provisioning"),
+		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
 		{
 			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",
 			mayReach: []string{"internal/buildinfo"}, mayNotReach: kubernetesClients(),
 		},
 		{
 			packages: "internal/mysql/backup/job", reason: "what runs in the Pods of Jobs needs nothing of Kubernetes",
-			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/accounts", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/backup/bucket", "internal/mysql/gtid"),
+			mayReach:    append(publicNames(), "internal/buildinfo", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/backup/bucket", "internal/mysql/gtid"),
 			mayNotReach: kubernetesClients(),
 		},
 	}
@@ -199,7 +200,7 @@ func testToolLaws() []importLaw {
 	return []importLaw{
 		{
 			packages: "internal/testenv/...", reason: "what tests share must not pull a feature into another feature's tests",
-			mayReach: append(publicNames(), "internal/testenv/...", "internal/mysql/accounts"),
+			mayReach: append(publicNames(), "internal/testenv/...", "internal/mysql/accounts", "internal/mysql/certificates"),
 		},
 		{
 			packages: "internal/e2e/...", reason: "stories from outside are tests only: what they share lives in testenv",

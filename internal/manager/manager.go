@@ -66,6 +66,9 @@ const (
 // DefaultRolloutsAtOnce lets a fleet be rolled out, and shows what is wrong with a new version in few of its clusters.
 const DefaultRolloutsAtOnce = 2
 
+// DefaultExporterImage has a mysqld_exporter that knows the flags of today.
+const DefaultExporterImage = "quay.io/prometheus/mysqld-exporter:v0.16.0"
+
 // Options are what the command line sets.
 type Options struct {
 	// MetricsAddress and ProbeAddress are host:port to serve on; "0" serves nothing.
@@ -93,6 +96,8 @@ type Options struct {
 	RolloutsAtOnce int
 	// RouteGateway is the Gateway of apps' addresses as NAMESPACE/NAME; without it they become Ingresses of RouteIngressClass.
 	RouteGateway, RouteIngressClass string
+	// ExporterImage has mysqld_exporter, for MySQLClusters with collectors.
+	ExporterImage string
 	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
 	IsolateSpaces bool
 	// TrustNodeImages runs what a node has of an app's image without asking its registry.
@@ -179,7 +184,7 @@ func listFeatures(o Options) []feature {
 	return []feature{
 		{"hibernation", kinds(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
-		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce}.SetupWithManager},
+		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
 		{
 			"restart", kinds(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()),

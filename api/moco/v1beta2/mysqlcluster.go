@@ -80,7 +80,7 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +nullable
 	ReplicationSourceSecretName *string `json:"replicationSourceSecretName,omitempty"`
-	// Collectors are flags of mysqld_exporter.
+	// Collectors are flags of mysqld_exporter, which runs in every Pod then.
 	// +optional
 	// +listType=atomic
 	Collectors []string `json:"collectors,omitempty"`
@@ -145,16 +145,13 @@ func UnsupportedFields(spec MySQLClusterSpec) []string {
 		}
 	}
 	for i, c := range spec.PodTemplate.OverwriteContainers {
-		if c.Name != initContainer {
+		if c.Name != InitContainer && (c.Name != ExporterContainer || len(spec.Collectors) == 0) {
 			found = append(found, fmt.Sprintf("spec.podTemplate.overwriteContainers[%d]", i))
 		}
 	}
 	slices.Sort(found)
 	return found
 }
-
-// initContainer is the only container that Torpor adds to the Pods.
-const initContainer = "moco-init"
 
 // defaultThreads is what nobody asked for.
 const defaultThreads = 4
@@ -163,7 +160,6 @@ const defaultThreads = 4
 func keptFields(spec MySQLClusterSpec) map[string]bool {
 	return map[string]bool{
 		"spec.agentUseLocalhost":                    spec.AgentUseLocalhost,
-		"spec.collectors":                           len(spec.Collectors) > 0,
 		"spec.logRotationSchedule":                  spec.LogRotationSchedule != "",
 		"spec.maxDelaySecondsForPodDeletion":        spec.MaxDelaySecondsForPodDeletion != 0,
 		"spec.podTemplate.metadata.name":            spec.PodTemplate.Name != "",

@@ -18,6 +18,12 @@ const (
 	// LookRequestedAnnotation asks for a look at the instances while clustering is stopped. Any new value does; status.pause
 	// repeats it when that look is reported. It is removed after the start.
 	LookRequestedAnnotation = "torpor.dev/look-requested"
+	// RotationAnnotation asks for new passwords of all accounts when it is "rotate", and for the end of the old ones, which are
+	// valid until then, when it is "discard". It is removed when that is done.
+	RotationAnnotation = "torpor.dev/rotate-passwords"
+	// TLSSecretAnnotation names a Secret with the servers' certificate, such as cert-manager makes: ca.crt, tls.crt and tls.key.
+	// Without it Torpor makes the certificate.
+	TLSSecretAnnotation = "torpor.dev/tls-secret"
 )
 
 // The annotation of the Secret with a cluster's passwords, and its value: upstream's plugin reads no Secret without.
@@ -27,6 +33,17 @@ const (
 	// SecretVersion is the layout with one password under each of its keys.
 	SecretVersion = "1"
 )
+
+// The values of the annotation that asks for new passwords.
+const (
+	// RotateRequest asks for new passwords beside the old ones.
+	RotateRequest = "rotate"
+	// DiscardRequest asks for the end of the old passwords.
+	DiscardRequest = "discard"
+)
+
+// RotationIDAnnotation is on the Secret with a cluster's passwords while accounts have two passwords, or are about to.
+const RotationIDAnnotation = "torpor.dev/rotation-id"
 
 // Annotations of the Pods of a MySQLCluster.
 const (
@@ -76,9 +93,16 @@ const (
 const (
 	// MysqldContainer is the container that runs the MySQL server.
 	MysqldContainer = "mysqld"
+	// InitContainer is the container that makes the data directory.
+	InitContainer = "moco-init"
+	// ExporterContainer is the container with mysqld_exporter, if there are collectors.
+	ExporterContainer = "mysqld-exporter"
 	// DataClaim is the volume claim that holds the data.
 	DataClaim = "mysql-data"
 )
+
+// TLSVolume is the volume of a Pod with its server's certificate. A Pod from before there were certificates has none.
+const TLSVolume = "mysql-tls"
 
 // stops is the only value of an annotation that stops something.
 const stops = "true"
@@ -95,6 +119,17 @@ func (c *MySQLCluster) ReconciliationStopped() bool {
 
 // ChildName is the name that most objects of a cluster have: its Secret, its headless Service and its StatefulSet.
 func (c *MySQLCluster) ChildName() string { return "moco-" + c.Name }
+
+// TLSSecretName is the name of the Secret with the servers' certificate.
+func (c *MySQLCluster) TLSSecretName() string {
+	if name := c.Annotations[TLSSecretAnnotation]; name != "" {
+		return name
+	}
+	return c.ChildName() + "-tls"
+}
+
+// ClientSecretName is the name of the Secret with a file for the program mysql for each account.
+func (c *MySQLCluster) ClientSecretName() string { return "moco-my-cnf-" + c.Name }
 
 // PodName is the name of the Pod with an ordinal.
 func (c *MySQLCluster) PodName(ordinal int) string {

@@ -613,7 +613,7 @@ func TestUnsupported(t *testing.T) {
 				},
 				VolumeClaimTemplates:   []mocov1beta2.VolumeClaimTemplate{{ObjectMeta: mocov1beta2.ObjectMeta{Name: mocov1beta2.DataClaim}}},
 				PrimaryServiceTemplate: &mocov1beta2.ServiceTemplate{}, ReplicaServiceTemplate: &mocov1beta2.ServiceTemplate{},
-				BackupPolicyName: new("daily"), Restore: &mocov1beta2.Restore{},
+				BackupPolicyName: new("daily"), Restore: &mocov1beta2.Restore{}, Collectors: []string{"engine_innodb_status"},
 			},
 		},
 		"a wish that is always fulfilled": {spec: mocov1beta2.MySQLClusterSpec{DisableSlowQueryLogContainer: true}},
@@ -621,7 +621,6 @@ func TestUnsupported(t *testing.T) {
 			spec: mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new(""), BackupPolicyName: new(""), SlowQueryLogConfigTmpl: new("")},
 		},
 		"the agent":           {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
-		"the exporter":        {mocov1beta2.MySQLClusterSpec{Collectors: []string{"x"}}, []string{"spec.collectors"}},
 		"log rotation":        {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
 		"the guard of a Pod":  {mocov1beta2.MySQLClusterSpec{MaxDelaySecondsForPodDeletion: 1}, []string{"spec.maxDelaySecondsForPodDeletion"}},
 		"a source outside":    {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, []string{"spec.replicationSourceSecretName"}},
@@ -636,7 +635,7 @@ func TestUnsupported(t *testing.T) {
 		},
 		"containers that are not added": {
 			mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{OverwriteContainers: []mocov1beta2.OverwriteContainer{
-				{Name: "agent"}, {Name: "moco-init"}, {Name: "slow-log"},
+				{Name: "agent"}, {Name: "moco-init"}, {Name: "mysqld-exporter"},
 			}}},
 			[]string{"spec.podTemplate.overwriteContainers[0]", "spec.podTemplate.overwriteContainers[2]"},
 		},

@@ -94,6 +94,7 @@ func createMOCOsCluster(t *testing.T, env *testenv.Environment) *mocosCluster {
 	m.cluster = testenv.BuildMySQLCluster(t, m.Name, 3)
 	m.cluster.Finalizers, m.cluster.Spec.ServerIDBase = []string{mocov1beta2.Finalizer}, 1000
 	m.cluster.Spec.Collectors, m.cluster.Spec.BackupPolicyName = []string{"info_schema.innodb_metrics"}, new("daily")
+	m.cluster.Spec.AgentUseLocalhost = true
 	policy := testenv.DecodeObject(t, `{"metadata":{"name":"daily","namespace":"`+m.Name.Namespace+`"},"spec":{"schedule":"@daily","jobConfig":{
 		"serviceAccountName":"backup","bucketConfig":{"bucketName":"backups"},"workVolume":{"emptyDir":{}}}}}`, &mocov1beta2.BackupPolicy{})
 	env.ExpectCreated(t, policy, m.cluster)
@@ -142,7 +143,7 @@ func (m *mocosCluster) start(t *testing.T, limited *testenv.Environment, groups 
 				Clock:  clock.RealClock{}, Metrics: clustering.NewMetrics(), Guard: guard("clustering"),
 			}.SetupWithManager,
 			"backup":       backup.Controller{Image: "torpor", Clock: clock.RealClock{}, Metrics: backup.NewMetrics(), Guard: guard("backup")}.SetupWithManager,
-			"provisioning": provisioning.Controller{Clock: clock.RealClock{}, Guard: guard("provisioning")}.SetupWithManager,
+			"provisioning": provisioning.Controller{Clock: clock.RealClock{}, ExporterImage: "exporter:1", Guard: guard("provisioning")}.SetupWithManager,
 		}
 		for _, group := range groups {
 			if err := setups[group](mgr); err != nil {
@@ -203,7 +204,7 @@ func TestMOCOsClusterIsTakenOver(t *testing.T) {
 	}
 	m.expectHealthy(t)
 	ignored := env.WaitForCondition(t, m.cluster, mocov1beta2.SpecFullySupportedCondition, metav1.ConditionFalse, mocov1beta2.FieldsIgnoredReason)
-	if !strings.Contains(ignored.Message, "spec.collectors") {
+	if !strings.Contains(ignored.Message, "spec.agentUseLocalhost") {
 		t.Errorf("expected the condition to name what MOCO does and Torpor does not, found %q", ignored.Message)
 	}
 	m.expectRolloutOfReplicasFirst(t)

@@ -401,6 +401,9 @@ func expectPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
 	if main.Env[0].Name != backup.PasswordVariable || from.Name != "moco-test" || from.Key != key {
 		t.Errorf("expected the password from the cluster's Secret, found %+v", main.Env[0])
 	}
+	if from := main.Env[1].ValueFrom.SecretKeyRef; main.Env[1].Name != backup.AuthoritiesVariable || from.Name != "moco-test-tls" || from.Key != "ca.crt" {
+		t.Errorf("expected the authorities from the Secret with the certificate, found %+v", main.Env[1])
+	}
 }
 
 func readDockerfile(t *testing.T) string {

@@ -19,6 +19,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 )
 
 const (
@@ -328,6 +329,9 @@ const ContainerName = "torpor"
 // PasswordVariable is the environment variable with the password of the database's user.
 const PasswordVariable = "TORPOR_MYSQL_PASSWORD"
 
+// AuthoritiesVariable is the environment variable with the certificates of the authorities that the servers' are of.
+const AuthoritiesVariable = "TORPOR_MYSQL_AUTHORITIES"
+
 const (
 	// The folder has another name than the program in Torpor's own image, or it could not be mounted there.
 	programFolder = "/torpor-program"
@@ -441,9 +445,12 @@ func buildContainers(cluster *mocov1beta2.MySQLCluster, job mocov1beta2.JobConfi
 	password := corev1.EnvVar{Name: PasswordVariable, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
 		LocalObjectReference: corev1.LocalObjectReference{Name: cluster.ChildName()}, Key: t.key,
 	}}}
+	authorities := corev1.EnvVar{Name: AuthoritiesVariable, ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
+		LocalObjectReference: corev1.LocalObjectReference{Name: cluster.TLSSecretName()}, Key: certificates.AuthorityFile,
+	}}}
 	return []corev1.Container{{
 		Name: ContainerName, Image: image, Command: []string{programPath}, Args: t.args, SecurityContext: restrictedSecurityContext(),
-		Env: append([]corev1.EnvVar{password}, env...), EnvFrom: envFrom,
+		Env: append([]corev1.EnvVar{password, authorities}, env...), EnvFrom: envFrom,
 		VolumeMounts: append([]corev1.VolumeMount{
 			{Name: programVolume, MountPath: programFolder, ReadOnly: true}, {Name: scratchVolume, MountPath: scratchFolder},
 		}, mounts...),

@@ -37,6 +37,17 @@ func renewAccounts(_ *derivedFacts, p *instanceFacts) Plan {
 	return Plan{Do: RenewAccounts{Index: p.Index}, Why: fmt.Sprintf("the accounts are made as today's list has them, in instance %d", p.Index)}
 }
 
+// hasUnverifiedChannel reports whether a replica could follow a server that only claims to be the primary. It waits for a healthy
+// cluster, because the replica does not acknowledge for a moment.
+func hasUnverifiedChannel(i *instanceFacts) bool {
+	d := i.cluster
+	return d.state == StateHealthy && !d.StopAsked && i.MayActNow && i.FollowsPrimary && i.HasCertificate && d.primary.HasCertificate && !i.Channel.IsVerified
+}
+
+func needsReload(i *instanceFacts) bool {
+	return i.MayActNow && i.HasCertificate && i.CertificateIsAging && i.cluster.Now.Sub(i.Past.ReloadedAt) >= reloadInterval
+}
+
 func primaryNeedsConfiguration(d *derivedFacts) bool {
 	return d.primary.MayActNow && !d.primaryIsConfigured
 }

@@ -8,6 +8,7 @@ package clustering
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/torpor-dev/torpor/internal/decision"
@@ -17,7 +18,10 @@ type rule = decision.Rule[*derivedFacts, Plan]
 
 // rules returns the whole decision in its order: the first that matches wins, and the last always does. A stop finishes
 // what stands above the rule "quiescing" and leaves alone what stands below it.
-func rules() []rule {
+func rules() []rule { return slices.Concat(serviceRules(), upkeepRules()) }
+
+// serviceRules are for who is the primary, and who follows.
+func serviceRules() []rule {
 	return []rule{
 		when("being deleted", isBeingDeleted, wait("the cluster is being deleted", stoppedInterval)),
 		when("a start is refused", isStartRefused, refuseStart),
@@ -67,12 +71,27 @@ func rules() []rule {
 		forFirst("a replica does not receive", ioThreadStopped, act("stopped receiving", startIO)),
 
 		when("quiescing", isStopAsked, waitForStop),
+	}
+}
 
+// upkeepRules are for what waits while clustering is stopped.
+func upkeepRules() []rule {
+	return []rule{
 		forFirst("clone a replica", needsClone, cloneReplica),
 		forFirst("hide a replica with old data", isLabelledAndStale, act("does not follow, or is too far behind, and loses its label", removeLabel)),
 		forFirst("label a replica", needsReplicaLabel, act("follows and gets its label", labelAs(RoleReplica))),
 		forFirst("the demotion is done", hasSteppedDown, act("has stepped down", clearDemote)),
 		when("accounts of an older list", hasOldAccounts, renewAccounts),
+		forFirst("a channel that trusts anybody", hasUnverifiedChannel, act("follows without knowing the primary's certificate; its channel is renewed", renewChannel)),
+		forFirst("an ageing certificate", needsReload, act("shows a certificate that should have been renewed; it looks for a newer one", reloadCertificate)),
+		when("new passwords", needsNextPasswords, act("is the primary; new passwords are made", prepareRotation)),
+		when("two passwords", needsSecondPasswords, act("gives every account its new password beside the old one", retainPasswords)),
+		when("replicas learn passwords", areReplicasBehindRotation, wait("the replicas have yet to learn the passwords", operationInterval)),
+		forFirst("a channel with an old password", hasOldChannelPassword, act("logs in with an old password; its channel is renewed", renewChannel)),
+		when("passwords in force", mayPromotePasswords, act("is the primary; its new passwords are written down", promotePasswords)),
+		when("old passwords in files", arePasswordsUnknown, wait("files with the old passwords are still there", degradedInterval)),
+		when("one password", mayDiscardPasswords, act("forgets the old passwords", discardPasswords)),
+		when("rotated", isRotationDone, endRotation),
 		when("left over from a stop", hasLeftovers, removeLeftovers),
 		when("settled", decision.Always, settle),
 	}
@@ -127,6 +146,12 @@ func restartSQL(i int) Action      { return RestartSQL{Index: i} }
 func removeLabel(i int) Action     { return SetRole{Index: i, Role: RoleNone} }
 func clearDemote(i int) Action     { return ClearDemote{Index: i} }
 
+func prepareRotation(int) Action     { return PrepareRotation{} }
+func promotePasswords(int) Action    { return PromotePasswords{} }
+func retainPasswords(i int) Action   { return RetainPasswords{Index: i} }
+func discardPasswords(i int) Action  { return DiscardPasswords{Index: i} }
+func renewChannel(i int) Action      { return RenewChannel{Index: i} }
+func reloadCertificate(i int) Action { return ReloadCertificate{Index: i} }
 func restoreDurability(i int) Action { return RestoreDurability{Index: i} }
 
 func labelAs(role PodRole) func(int) Action {
@@ -281,6 +306,27 @@ type RestoreDurability struct{ Index int }
 // RenewAccounts makes accounts that are missing and gives the others their rights.
 type RenewAccounts struct{ Index int }
 
+// RenewChannel lets a replica take from a source with a certificate of the cluster's alone, and log in with the newest password.
+type RenewChannel struct{ Index int }
+
+// ReloadCertificate lets a server take the certificate that is in its files now.
+type ReloadCertificate struct{ Index int }
+
+// PrepareRotation writes new passwords beside the old ones into the cluster's Secret.
+type PrepareRotation struct{}
+
+// RetainPasswords gives every account its new password and keeps the old one valid.
+type RetainPasswords struct{ Index int }
+
+// PromotePasswords puts the new passwords into the place of the old ones in the cluster's Secret.
+type PromotePasswords struct{}
+
+// DiscardPasswords ends the old passwords.
+type DiscardPasswords struct{ Index int }
+
+// EndRotation removes the wish for a rotation. Discarded says that accounts have one password again.
+type EndRotation struct{ Discarded bool }
+
 // EndStop removes the annotations of a stop whose time is over.
 type EndStop struct{}
 
@@ -307,5 +353,12 @@ func (a SetRole) targets() []int           { return []int{a.Index} }
 func (a ClearDemote) targets() []int       { return []int{a.Index} }
 func (a RestoreDurability) targets() []int { return []int{a.Index} }
 func (a RenewAccounts) targets() []int     { return []int{a.Index} }
+func (a RenewChannel) targets() []int      { return []int{a.Index} }
+func (a ReloadCertificate) targets() []int { return []int{a.Index} }
+func (a RetainPasswords) targets() []int   { return []int{a.Index} }
+func (a DiscardPasswords) targets() []int  { return []int{a.Index} }
+func (PrepareRotation) targets() []int     { return nil }
+func (PromotePasswords) targets() []int    { return nil }
+func (EndRotation) targets() []int         { return nil }
 func (EndStop) targets() []int             { return nil }
 func (RemoveLeftovers) targets() []int     { return nil }

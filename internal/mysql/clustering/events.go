@@ -20,6 +20,10 @@ const (
 	EventInitCloned = "InitCloned"
 	// EventInitCloneFailed reports that the copy of the source outside failed and is begun anew.
 	EventInitCloneFailed = "InitCloneFailed"
+	// EventPasswordsRotated reports that all accounts have new passwords, and the old ones are valid until they are discarded.
+	EventPasswordsRotated = "PasswordsRotated"
+	// EventPasswordsDiscarded reports that the old passwords of all accounts have ended.
+	EventPasswordsDiscarded = "PasswordsDiscarded"
 	// EventStarted reports that clustering is started again.
 	EventStarted = "ClusteringStarted"
 	// EventStartRefused reports that clustering stays stopped after somebody took the stop back, and why.

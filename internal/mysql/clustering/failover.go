@@ -382,6 +382,8 @@ type InstanceHistory struct {
 	// FailedAt is when an act on it last failed or did not help, and Failure why.
 	FailedAt time.Time
 	Failure  string
+	// ReloadedAt is when it last looked for a newer certificate.
+	ReloadedAt time.Time
 	// LastAction is the last act on it.
 	LastAction string
 }
@@ -434,6 +436,9 @@ func (m History) WithResult(do Action, at time.Time, failure string) History {
 			past.FailedAt, past.Failure = time.Time{}, ""
 		}
 		past.LastAction = this
+		if _, isReload := do.(ReloadCertificate); isReload {
+			past.ReloadedAt = at
+		}
 	}
 	return m
 }

@@ -31,6 +31,9 @@ type Observed struct {
 	// HasLeftovers says that nothing is stopped and annotations of a stop are there, which the next stop would take over.
 	HasLeftovers bool
 
+	// Rotation is what was asked of the accounts' passwords, and how far it is.
+	Rotation PasswordRotation
+
 	// Primary is the index of the primary in the status; NoInstance before there was one.
 	Primary int
 	// Stop is the record of the stop that was reached; nil while clustering is active.
@@ -40,6 +43,17 @@ type Observed struct {
 
 	// Instances are by index.
 	Instances []Instance
+}
+
+// PasswordRotation is read only while one is asked for. Its states are kept in the cluster's Secret, and in the servers.
+type PasswordRotation struct {
+	// Asked says that new passwords are wanted, or the end of the old ones, or both: what was begun is finished.
+	Asked, DiscardAsked bool
+	// ID names the rotation that was begun; empty if none was. IsPromoted says that its passwords are in force.
+	ID         string
+	IsPromoted bool
+	// KnownSince is since when every file with a password has the ones that are in force; zero while one has not.
+	KnownSince time.Time
 }
 
 // OneTimeOperation is something that happens once in the life of a cluster.
@@ -86,6 +100,11 @@ type Instance struct {
 	Weakened []string
 	// HasOldAccounts says that its accounts are not those of today's list.
 	HasOldAccounts bool
+	// Rotation is that by which its accounts got two passwords; empty while they have one.
+	Rotation string
+	// HasCertificate says that its Pod has a certificate of the cluster's, and CertificateIsAging that its server shows one that
+	// should have been renewed.
+	HasCertificate, CertificateIsAging bool
 	// Connected are the UUIDs of the replicas that it serves.
 	Connected []string
 	Channel   ReplicationChannel
@@ -145,6 +164,10 @@ type ReplicationChannel struct {
 	IOErrno, SQLErrno int
 	// Lag is negative when unknown.
 	Lag time.Duration
+	// HasOldPassword says that it logs in with another password than the newest. It is known during a rotation.
+	HasOldPassword bool
+	// IsVerified says that it takes nothing from a source without a certificate of the cluster's.
+	IsVerified bool
 	// Retrieved is what the relay log holds or held.
 	Retrieved gtid.Set
 }
@@ -186,6 +209,8 @@ const (
 	stopTimeout = 15 * time.Second
 	// maxUnreceived is how many transactions a replica may have yet to receive before commits await it.
 	maxUnreceived = 1000
+	// reloadInterval is when a server looks for a newer certificate again; the kubelet needs a while to bring it.
+	reloadInterval = 2 * time.Minute
 	// stoppedThreadTimeout is how long a thread of a replica may be stopped before its clients are sent to others.
 	stoppedThreadTimeout = 3 * time.Second
 	// actionBackoff is how long an instance is left alone after an action that did not help.

@@ -13,27 +13,24 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 )
 
-const (
-	// clientNameSuffix follows the name of an account in that of the file with its password.
-	clientNameSuffix = "-my.cnf"
-	// usersFile has the statements that a new instance runs.
-	usersFile = "users.sql"
-)
+// usersFile has the statements that a new instance runs.
+const usersFile = "users.sql"
 
-// clientSecretName is the Secret with a file for the program mysql for each account, and with usersFile.
-func clientSecretName(c *mocov1beta2.MySQLCluster) string { return "moco-my-cnf-" + c.Name }
-
+// buildClientSecret has a file for the program mysql for each account, and usersFile.
 func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte) *unstructured.Unstructured {
 	files := map[string]any{usersFile: base64.StdEncoding.EncodeToString([]byte(buildUsersSQL(passwords)))}
 	for _, a := range accounts.ListAccounts() {
 		text := fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", a.Name, accounts.EscapePassword(passwords[a.PasswordKey]))
-		files[a.Name+clientNameSuffix] = base64.StdEncoding.EncodeToString([]byte(text))
+		if accounts.NeedsTLS(a.Name) { // Else the program does without on a socket.
+			text += "ssl-mode=REQUIRED\n"
+		}
+		files[accounts.ClientFileOf(a.Name)] = base64.StdEncoding.EncodeToString([]byte(text))
 	}
-	return newObject(c, "v1", "Secret", clientSecretName(c), map[string]any{"type": "Opaque", "data": files})
+	return newObject(c, "v1", "Secret", c.ClientSecretName(), map[string]any{"type": "Opaque", "data": files})
 }
 
 // buildUsersSQL creates the accounts, one statement a line, as --init-file demands.
 func buildUsersSQL(passwords map[string][]byte) string {
 	// After --initialize-insecure this user has no password.
-	return strings.Join(append(accounts.BuildStatements(passwords), "DROP USER 'root'@'localhost'"), ";\n") + ";\n"
+	return strings.Join(append(accounts.BuildStatements(passwords, true), "DROP USER 'root'@'localhost'"), ";\n") + ";\n"
 }

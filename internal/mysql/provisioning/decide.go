@@ -16,6 +16,8 @@ type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
 	// NeedsPasswords says that the cluster's Secret is missing or not complete. Nothing is built without it.
 	NeedsPasswords bool
+	// NeedsCertificate says that Torpor's own certificate for the servers is missing or has to be renewed.
+	NeedsCertificate bool
 	// Desired are the objects that the cluster should have.
 	Desired DesiredObjects
 	// Objects are the desired objects in the order in which they are written, each with what is known of the live one.
@@ -52,6 +54,8 @@ func (s ObjectState) NeedsApply() bool {
 type ChangeSet struct {
 	// CompletesPasswords says that the Secret gets what it lacks.
 	CompletesPasswords bool
+	// RenewsCertificate says that the servers get a certificate.
+	RenewsCertificate bool
 	// Apply are all objects that differ, in the order in which they are written.
 	Apply []*unstructured.Unstructured
 	// Grow are volumes that grow. After their claims the StatefulSet is deleted, without its Pods, and applied again by the next pass.
@@ -69,12 +73,12 @@ type ChangeSet struct {
 
 // IsNotEmpty reports whether there is anything to write.
 func (s ChangeSet) IsNotEmpty() bool {
-	return s.Err == nil && len(s.Problems) == 0 && (s.CompletesPasswords || s.changesObjects() || s.touchesPod())
+	return s.Err == nil && len(s.Problems) == 0 && (s.CompletesPasswords || s.RenewsCertificate || s.changesObjects() || s.touchesPod())
 }
 
 // RollsOut reports whether the step of the rollout is what is carried out.
 func (s ChangeSet) RollsOut() bool {
-	return s.IsNotEmpty() && !s.CompletesPasswords && !s.changesObjects()
+	return s.IsNotEmpty() && !s.CompletesPasswords && !s.RenewsCertificate && !s.changesObjects()
 }
 
 func (s ChangeSet) changesObjects() bool { return len(s.Apply)+len(s.Grow)+len(s.Prune) > 0 }
@@ -90,10 +94,10 @@ func Decide(seen Observed) ChangeSet {
 		return ChangeSet{Rollout: RolloutPlan{Rule: "reconciliation is stopped", Action: Nothing{}}}
 	}
 	changes := ChangeSet{
-		CompletesPasswords: seen.NeedsPasswords, Rollout: DecideRollout(seen.Rollout),
+		CompletesPasswords: seen.NeedsPasswords, RenewsCertificate: seen.NeedsCertificate, Rollout: DecideRollout(seen.Rollout),
 		OverruledSettings: seen.Desired.OverruledSettings, Problems: seen.Problems, Err: seen.Err,
 	}
-	if changes.Err != nil || len(changes.Problems) > 0 || changes.CompletesPasswords {
+	if changes.Err != nil || len(changes.Problems) > 0 || changes.CompletesPasswords || changes.RenewsCertificate {
 		// Nothing is known of what is desired, so that nothing may be taken for superfluous either.
 		return changes
 	}

@@ -29,6 +29,8 @@ type BuildInput struct {
 	Passwords map[string][]byte
 	// StatefulSet is the one that is there, nil if there is none.
 	StatefulSet *appsv1.StatefulSet
+	// ExporterImage has mysqld_exporter.
+	ExporterImage string
 }
 
 // DesiredObjects is what a cluster consists of, in the order in which it is made. Every object holds exactly the fields that
@@ -47,7 +49,7 @@ type DesiredObjects struct {
 // BuildObjects makes the objects. Its error names what it cannot make; the others are returned all the same.
 func BuildObjects(in BuildInput) (DesiredObjects, error) {
 	c := in.Cluster
-	cnf, overruled := BuildMyCnf(in.Settings, memoryRequest(c.Spec.PodTemplate.Spec))
+	cnf, overruled := BuildMyCnf(in.Settings, ServerSizes{Memory: memoryRequest(c.Spec.PodTemplate.Spec), Volume: volumeRequest(c)})
 	config := buildConfigMap(c, cnf)
 	desired := DesiredObjects{ConfigMapName: config.GetName(), OverruledSettings: overruled}
 	primary, primaryErr := buildRoleService(c, mocov1beta2.RolePrimary, c.Spec.PrimaryServiceTemplate)
@@ -71,6 +73,17 @@ func SelectorLabels(c *mocov1beta2.MySQLCluster) map[string]string {
 		mocov1beta2.NameLabel: mocov1beta2.NameValue, mocov1beta2.InstanceLabel: c.Name,
 		mocov1beta2.CreatedByLabel: mocov1beta2.CreatedByValue,
 	}
+}
+
+// ListTLSHosts are the names of the servers in a certificate: of the instances, and of the Services.
+func ListTLSHosts(c *mocov1beta2.MySQLCluster) []string {
+	var hosts []string
+	for _, domain := range []string{"", ".svc", ".svc.cluster.local"} {
+		for _, service := range []string{"*." + c.ChildName(), c.ChildName(), c.ChildName() + "-primary", c.ChildName() + "-replica"} {
+			hosts = append(hosts, service+"."+c.Namespace+domain)
+		}
+	}
+	return append(hosts, c.ChildName()+"-primary", c.ChildName()+"-replica")
 }
 
 // OwnerReference makes the garbage collector delete an object after its cluster.
@@ -180,7 +193,7 @@ func servicePort(name string, number int64) map[string]any {
 // With a partition it could not be the primary that comes last, and a rollout would go on without a manager.
 func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured, error) {
 	c := in.Cluster
-	spec, err := buildPodSpec(c, config)
+	spec, err := buildPodSpec(c, config, in.ExporterImage)
 	if err != nil {
 		return nil, err
 	}
@@ -214,12 +227,16 @@ func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured,
 func hashInputs(in BuildInput) (string, error) {
 	spec := &in.Cluster.Spec
 	pod := &spec.PodTemplate
-	overwrites, err := initContainerOverwrites(in.Cluster)
+	overwrites, err := containerOverwrites(in.Cluster, mocov1beta2.InitContainer)
+	if err != nil {
+		return "", err
+	}
+	exporter, err := containerOverwrites(in.Cluster, mocov1beta2.ExporterContainer)
 	if err != nil {
 		return "", err
 	}
 	text, err := json.Marshal([]any{
-		pod.Labels, pod.Annotations, pod.Spec, overwrites, spec.ServerIDBase, spec.StartupWaitSeconds, spec.LogRotationSize, spec.InitializeTimezoneData, in.Settings,
+		in.Cluster.TLSSecretName(), spec.Collectors, exporter, pod.Labels, pod.Annotations, pod.Spec, overwrites, spec.ServerIDBase, spec.StartupWaitSeconds, spec.LogRotationSize, spec.InitializeTimezoneData, in.Settings,
 	})
 	if err != nil {
 		return "", fmt.Errorf("read spec.podTemplate: %w", err)
@@ -257,6 +274,16 @@ func buildVolumeClaims(in BuildInput) ([]any, error) {
 		list = append(list, withUserMetadata(claim, t.ObjectMeta).Object)
 	}
 	return list, nil
+}
+
+// volumeRequest is how large the volume with the data is asked to be, in bytes.
+func volumeRequest(c *mocov1beta2.MySQLCluster) int64 {
+	for _, t := range c.Spec.VolumeClaimTemplates {
+		if t.Name == mocov1beta2.DataClaim {
+			return t.Spec.Resources.Requests.Storage().Value()
+		}
+	}
+	return 0
 }
 
 func isClaimUnlabelled(set *appsv1.StatefulSet, name string) bool {

@@ -72,6 +72,7 @@ spec:
   replicas: 1
   offline: true
   serverIDBase: 100
+  collectors: [engine_innodb_status, info_schema.innodb_metrics]
   startupWaitSeconds: 60
   podTemplate:
     metadata: {labels: {team: data, app.kubernetes.io/instance: other}, annotations: {note: here}}
@@ -91,7 +92,7 @@ spec:
         readinessProbe: {exec: {command: [/bin/true]}}
       initContainers: [{name: before, image: "before:1"}]
       volumes: [{name: scratch, emptyDir: {}}]
-    overwriteContainers: [{name: moco-init, resources: {limits: {memory: 1Gi}}}]
+    overwriteContainers: [{name: moco-init, resources: {limits: {memory: 1Gi}}}, {name: mysqld-exporter, resources: {limits: {memory: 64Mi}}}]
   primaryServiceTemplate:
     metadata: {labels: {team: data}, annotations: {note: here}}
     spec: {type: LoadBalancer, selector: {wrong: "yes"}}
@@ -107,7 +108,7 @@ func TestBuildObjects(t *testing.T) {
 	}
 	for name, text := range map[string]string{"minimal.yaml": minimalCluster, "rich.yaml": richCluster} {
 		t.Run(name, func(t *testing.T) {
-			w, err := BuildObjects(BuildInput{Cluster: parseCluster(t, text), Passwords: passwords})
+			w, err := BuildObjects(BuildInput{Cluster: parseCluster(t, text), Passwords: passwords, ExporterImage: "exporter:1"})
 			testenv.ExpectNoError(t, err)
 			var b strings.Builder
 			for _, o := range append(w.Objects, w.StatefulSet) {
@@ -166,7 +167,7 @@ func TestMyCnf(t *testing.T) {
 		"slave_exec_mode": "IDEMPOTENT", "init_file": "/x", "plugin_load": "x", "performance_schema": "OFF",
 		"loose_rpl_semi_sync_source_wait_no_replica": "OFF", "rpl-semi-sync-source-wait-point": "AFTER_COMMIT",
 	}
-	text, overruled := BuildMyCnf(user, gib)
+	text, overruled := BuildMyCnf(user, ServerSizes{Memory: gib})
 	compareGolden(t, "my.cnf", text)
 	want := append(slices.DeleteFunc(slices.Sorted(maps.Keys(user)), func(key string) bool {
 		return slices.Contains([]string{includeKey, "long-query-time", "loose_innodb_flush_method"}, key)
@@ -221,11 +222,12 @@ func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, pas
 	i := &testInstance{place: place, ordinal: ordinal, passwords: passwords, address: place.Network + "." + strconv.Itoa(ordinal+1)}
 	i.volume = filepath.Join(place.Dir, strconv.Itoa(ordinal))
 	testenv.ExpectNoError(t, os.Mkdir(i.volume, 0o700))
-	cnf, _ := BuildMyCnf(smallServerSettings(), 0)
+	cnf, _ := BuildMyCnf(smallServerSettings(), ServerSizes{})
 	credentials := fmt.Sprintf("[client]\nuser=\"moco-agent\"\npassword=\"%s\"\n", accounts.EscapePassword(passwords["AGENT_PASSWORD"]))
 	for name, text := range map[string]string{"moco-agent-my.cnf": credentials, cnfFile: cnf, usersFile: buildUsersSQL(passwords), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600))
 	}
+	mysqld.WriteCertificates(t, i.volume, i.address)
 	return i
 }
 
@@ -242,7 +244,7 @@ func (i *testInstance) environment() []string {
 
 // serverOptions take the place of the Pod's volumes.
 func (i *testInstance) serverOptions() []string {
-	return append(i.place.Options, "--tmpdir="+i.volume, "--socket="+i.volume+"/s", "--pid-file="+i.volume+"/pid",
+	return append(append(i.place.Options, mysqld.CertificateOptions(i.volume)...), "--tmpdir="+i.volume, "--socket="+i.volume+"/s", "--pid-file="+i.volume+"/pid",
 		"--slow-query-log-file="+i.volume+"/mysql.slow", "--general-log-file="+i.volume+"/mysql.general", "--bind-address="+i.address)
 }
 
@@ -286,7 +288,13 @@ func (i *testInstance) startServer(t *testing.T) *testenv.Process {
 
 func (i *testInstance) openDB(t *testing.T, user, password string, port int) *sql.DB {
 	t.Helper()
+	return i.openDBWith(t, "skip-verify", user, password, port)
+}
+
+func (i *testInstance) openDBWith(t *testing.T, tls, user, password string, port int) *sql.DB {
+	t.Helper()
 	cfg := driver.NewConfig()
+	cfg.TLSConfig = tls
 	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr = user, password, "tcp", net.JoinHostPort(i.address, strconv.Itoa(port))
 	connector, err := driver.NewConnector(cfg)
 	testenv.ExpectNoError(t, err)
@@ -345,6 +353,43 @@ func (i *testInstance) expectLogsBounded(t *testing.T) {
 	}
 }
 
+// TestDefaultsAreThoseOfMOCO asks a server with the product's own configuration for what a client of MOCO's can notice.
+func TestDefaultsAreThoseOfMOCO(t *testing.T) {
+	i := newTestInstance(t, mysqld.FindServerPrograms(t), 0, map[string][]byte{"ADMIN_PASSWORD": []byte("a")})
+	cnf, _ := BuildMyCnf(map[string]string{"loose_mysqlx": "OFF", "innodb_use_native_aio": "0"}, ServerSizes{Volume: roomForRedo})
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, cnfFile), []byte(cnf), 0o600))
+	i.initialise(t)
+	i.startServer(t)
+	admin := i.openDB(t, "moco-admin", "a", adminPort)
+	i.waitUp(t, admin)
+	for name, want := range map[string]string{
+		"transaction_isolation": "READ-COMMITTED", "lock_wait_timeout": "60", "innodb_lock_wait_timeout": "60", "wait_timeout": "604800",
+		"innodb_redo_log_capacity": "1677721600", "back_log": "900", "max_allowed_packet": "1073741824",
+		"max_heap_table_size": "67108864", "tmp_table_size": "67108864", "sort_buffer_size": "4194304", "join_buffer_size": "2097152",
+		"thread_cache_size": "100", "table_definition_cache": "65536", "max_sp_recursion_depth": "20",
+		"binlog_transaction_compression": "1", "information_schema_stats_expiry": "0", "character_set_server": "utf8mb4",
+		"collation_server": "utf8mb4_unicode_ci", "time_zone": "+00:00", "disabled_storage_engines": "MyISAM", "default_storage_engine": "InnoDB",
+		"log_error_verbosity": "3", "long_query_time": "2", "slow_query_log": "1", "log_slow_extra": "1", "print_identified_with_as_hex": "1",
+		"innodb_flush_method": "O_DIRECT", "innodb_adaptive_hash_index": "1", "innodb_online_alter_log_max_size": "1073741824",
+		"innodb_print_all_deadlocks": "1", "innodb_flush_neighbors": "0", "innodb_buffer_pool_size": "134217728", "sql_mode": strictMode,
+	} {
+		if found := queryText(t, admin, "SELECT @@GLOBAL."+name); found != want {
+			t.Errorf("%s: expected %s as in MOCO, found %s", name, want, found)
+		}
+	}
+	for _, limited := range []string{"\nmax_connections=100000\n", "\ntable_open_cache=65536\n"} { // By the number of files that a process may open.
+		if !strings.Contains(cnf, limited) {
+			t.Errorf("expected %q as in MOCO", limited)
+		}
+	}
+	if small, _ := BuildMyCnf(nil, ServerSizes{Volume: roomForRedo - 1}); strings.Contains(small, "redo") {
+		t.Error("expected no redo log that fills a small volume")
+	}
+}
+
+// strictMode is the server's own default, which MOCO leaves alone.
+const strictMode = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+
 // TestScripts initialises, runs, clones and stops two instances of the real server.
 func TestScripts(t *testing.T) {
 	place := mysqld.FindServerPrograms(t)
@@ -393,7 +438,7 @@ func TestScripts(t *testing.T) {
 		"SELECT @@report_host": "moco-test-0.moco-test.default.svc", "SELECT @@gtid_mode": "ON", "SELECT @@binlog_format": "ROW",
 		"SELECT @@skip_replica_start": "1", "SELECT @@log_bin": "1", "SELECT @@sync_binlog": "1", "SELECT @@innodb_flush_log_at_trx_commit": "1",
 		"SELECT @@replica_skip_errors": "OFF", "SELECT @@performance_schema": "1", "SELECT @@rpl_semi_sync_source_wait_no_replica": "1",
-		"SELECT user_attributes->>'$.metadata.torporAccounts' FROM mysql.user WHERE user = 'moco-admin'": accounts.CurrentVersion(), "SELECT @@innodb_buffer_pool_size": "8388608",
+		"SELECT user_attributes->>'$.metadata.torporAccounts' FROM mysql.user WHERE user = 'moco-admin'": accounts.CurrentVersion(true), "SELECT @@innodb_buffer_pool_size": "8388608",
 		"SELECT COUNT(*) FROM mysql.user WHERE user = 'root' OR authentication_string = ''":                                               "0",
 		"SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name IN ('clone', 'rpl_semi_sync_source', 'rpl_semi_sync_replica')": "3",
 	} {
@@ -408,6 +453,9 @@ func TestScripts(t *testing.T) {
 		}
 		if err := first.openDB(t, a.Name, string(passwords[a.PasswordKey]), port).PingContext(t.Context()); err != nil {
 			t.Errorf("%s on port %d: %v", a.Name, port, err)
+		}
+		if err := first.openDBWith(t, "false", a.Name, string(passwords[a.PasswordKey]), port).PingContext(t.Context()); (err != nil) != accounts.NeedsTLS(a.Name) {
+			t.Errorf("%s without TLS: %v", a.Name, err)
 		}
 	}
 	for _, user := range []string{"root", "moco-admin", ""} {
@@ -470,7 +518,7 @@ func TestScripts(t *testing.T) {
 	t.Log("The account that applications get writes to its own databases, and makes nobody an administrator.")
 	execStatements(t, admin, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0")
 	// Accounts that are there stay as they are, also when they are made once more.
-	execStatements(t, admin, accounts.BuildStatements(passwords)...)
+	execStatements(t, admin, accounts.BuildStatements(passwords, true)...)
 	writer := first.openDB(t, "moco-writable", string(passwords["WRITABLE_PASSWORD"]), mysqlPort)
 	execStatements(t, writer, "CREATE DATABASE own", "CREATE TABLE own.t (id INT PRIMARY KEY)", "INSERT INTO own.t VALUES (1)", "CREATE USER 'a'@'%' IDENTIFIED BY 'a'", "GRANT ALL ON own.* TO 'a'@'%'")
 	for _, harm := range []string{
@@ -491,7 +539,7 @@ func TestScripts(t *testing.T) {
 	testenv.ExpectEqual(t, "an hour ahead", "2026-07-01 01:00:00", queryText(t, heir, "SELECT CONVERT_TZ('2026-07-01', '+00:00', 'Ahead')"))
 	execStatements(t, heir, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0",
 		fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", first.address, adminPort),
-		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s'", first.address, adminPort, accounts.EscapePassword(passwords["CLONE_DONOR_PASSWORD"])))
+		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL", first.address, adminPort, accounts.EscapePassword(passwords["CLONE_DONOR_PASSWORD"])))
 	testenv.Eventually(t, "the clone has the data", func() error {
 		var rows int
 		if err := heir.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM app.t").Scan(&rows); err != nil {

@@ -44,7 +44,7 @@ func fieldUses() map[string]fieldUse {
 		"backupPolicyName":                read(backup, ".BackupPolicyName"),
 		// There is no such container.
 		"disableSlowQueryLogContainer": {},
-		"agentUseLocalhost":            named(true), "collectors": named([]any{"x"}), "logRotationSchedule": named("@daily"),
+		"agentUseLocalhost":            named(true), "collectors": builds([]any{"x"}), "logRotationSchedule": named("@daily"),
 		"maxDelaySecondsForPodDeletion": named(int64(5)), "replicationSourceSecretName": named("x"), "slowQueryLogConfigTmpl": named("x"),
 		"podTemplate.metadata.name": named("x"), "restore.jobConfig.threads": named(int64(8)),
 	}

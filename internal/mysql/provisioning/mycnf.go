@@ -14,6 +14,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 )
 
 // Files of the ConfigMap, below configFolder in the containers.
@@ -25,18 +26,28 @@ const (
 	probeFile    = "moco-probe.sh"
 )
 
+// tlsFolder has the server's certificate in the containers.
+const tlsFolder = "/etc/mysql-tls"
+
 // includeKey is the key of the user's ConfigMap whose text is taken as it is.
 const includeKey = "_include"
 
-// defaultSettings are those that the user may change.
+// defaultSettings are those that the user may change. They are MOCO's where a client can notice them, so that a manifest does not
+// change what it means.
 func defaultSettings() map[string]string {
 	return map[string]string{
 		"character_set_server": "utf8mb4", "collation_server": "utf8mb4_unicode_ci", "default_time_zone": "+0:00",
-		"disabled_storage_engines": "MyISAM",
-		"innodb_flush_method":      "O_DIRECT", "innodb_adaptive_hash_index": "ON", "max_allowed_packet": "1G", "max_connections": "2000",
-		"print_identified_with_as_hex": "ON", "wait_timeout": "604800",
-		"innodb_print_all_deadlocks": "1", "slow_query_log": "ON", "long_query_time": "2", "log_slow_extra": "ON",
-		"innodb_undo_log_truncate": "ON",
+		"transaction_isolation": "READ-COMMITTED", "lock_wait_timeout": "60", "innodb_lock_wait_timeout": "60", "wait_timeout": "604800",
+		"max_connections": "100000", "back_log": "900", "max_allowed_packet": "1G", "max_sp_recursion_depth": "20",
+		"disabled_storage_engines": "MyISAM", "information_schema_stats_expiry": "0", "print_identified_with_as_hex": "ON",
+		"sort_buffer_size": "4M", "join_buffer_size": "2M", "tmp_table_size": "64M", "max_heap_table_size": "64M",
+		"thread_cache_size": "100", "table_open_cache": "65536", "table_definition_cache": "65536",
+		"loose_binlog_transaction_compression": "ON",
+		"innodb_flush_method":                  "O_DIRECT", "innodb_adaptive_hash_index": "ON", "innodb_online_alter_log_max_size": "1073741824",
+		"innodb_flush_neighbors": "0", "innodb_random_read_ahead": "OFF", "innodb_read_ahead_threshold": "0",
+		"innodb_buffer_pool_dump_pct": "100", "innodb_buffer_pool_dump_at_shutdown": "1", "innodb_buffer_pool_load_at_startup": "0",
+		"innodb_buffer_pool_in_core_file": "OFF", "loose_innodb_validate_tablespace_paths": "OFF", "innodb_undo_log_truncate": "ON",
+		"innodb_print_all_deadlocks": "1", "log_error_verbosity": "3", "slow_query_log": "ON", "long_query_time": "2", "log_slow_extra": "ON",
 	}
 }
 
@@ -56,6 +67,9 @@ func forcedSettings() map[string]string {
 		"loose_rpl_semi_sync_source_wait_no_replica": "ON", "loose_rpl_semi_sync_source_wait_point": "AFTER_SYNC",
 		// Clustering looks at the server by the one, and keeps applications from its accounts by the other.
 		"performance_schema": "ON", "partial_revokes": "ON",
+		// Clustering, replicas and backups trust in nothing else.
+		"ssl_ca": tlsFolder + "/" + certificates.AuthorityFile, "ssl_cert": tlsFolder + "/" + certificates.CertificateFile,
+		"ssl_key": tlsFolder + "/" + certificates.KeyFile,
 	}
 }
 
@@ -64,6 +78,7 @@ func refusedSettings() []string {
 	return []string{
 		"log_slave_updates", "skip_slave_start", "slave_skip_errors", "slave_exec_mode", "rpl_semi_sync_master_wait_no_slave",
 		"rpl_semi_sync_master_wait_point", "plugin_load", "init_file", "log_error",
+		"ssl", "ssl_capath", "admin_ssl", "admin_ssl_ca", "admin_ssl_capath", "admin_ssl_cert", "admin_ssl_key",
 	}
 }
 
@@ -75,12 +90,21 @@ func requiredPlugins() []string {
 	return []string{"semisync_source.so", "semisync_replica.so", "mysql_clone.so"}
 }
 
-// BuildMyCnf is the configuration of a server with so many bytes of memory; 0 if that is unknown. It returns the user's
-// settings that are not heeded, because clustering depends on others. Of two settings the last counts, under whatever name.
-func BuildMyCnf(user map[string]string, memory int64) (text string, overruled []string) {
+// ServerSizes are what a server has, in bytes; 0 if that is unknown.
+type ServerSizes struct{ Memory, Volume int64 }
+
+// roomForRedo is the volume from which on the redo log is as large as MOCO's, which a server takes from its first start on.
+const roomForRedo = 8 << 30
+
+// BuildMyCnf is the configuration of a server of those sizes. It returns the user's settings that are not heeded, because
+// clustering depends on others. Of two settings the last counts, under whatever name.
+func BuildMyCnf(user map[string]string, sizes ServerSizes) (text string, overruled []string) {
 	const least, percent, hundred = 128 << 20, 70, 100
 	all := defaultSettings()
-	all["innodb_buffer_pool_size"] = fmt.Sprint(max(least, memory/hundred*percent))
+	all["innodb_buffer_pool_size"] = fmt.Sprint(max(least, sizes.Memory/hundred*percent))
+	if sizes.Volume >= roomForRedo {
+		all["loose_innodb_redo_log_capacity"] = "1600M"
+	}
 	forced := forcedSettings()
 	taken := map[string]bool{}
 	for _, name := range slices.Concat(sortedKeys(forced), perPodSettings(), refusedSettings()) {

@@ -13,10 +13,13 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 )
 
 const (
-	initContainer = "moco-init"
+	// exporterVolume has the file with the exporter's password, and no other.
+	exporterVolume, exporterFolder = "moco-exporter", "/moco-exporter"
+	exporterPort                   = 9104
 	// usersVolume has usersFile; only the init container sees it.
 	usersVolume, usersFolder = "moco-users", "/moco-users"
 	// gracePeriodSeconds is how long a server may take to end, in seconds.
@@ -30,7 +33,7 @@ const (
 )
 
 // buildPodSpec adds to the user's spec, as it was written, what makes a Pod an instance.
-func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, error) {
+func buildPodSpec(c *mocov1beta2.MySQLCluster, config, exporterImage string) (map[string]any, error) {
 	raw, err := c.Spec.PodTemplate.Spec.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("read spec.podTemplate.spec: %w", err)
@@ -45,12 +48,19 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, e
 		return nil, fmt.Errorf("spec.podTemplate.spec: expected a container called %s, found none; add it", mocov1beta2.MysqldContainer)
 	}
 	server := containers[at].(map[string]any) // isContainerNamed has seen that it is one.
-	overwrite, err := initContainerOverwrites(c)
+	overwrite, err := containerOverwrites(c, mocov1beta2.InitContainer)
 	if err != nil {
 		return nil, err
 	}
 	first := buildInitContainer(c, server, overwrite)
 	completeServerContainer(c, server)
+	if len(c.Spec.Collectors) > 0 {
+		exporter, err := buildExporterContainer(c, exporterImage)
+		if err != nil {
+			return nil, err
+		}
+		spec["containers"] = append(containers, exporter)
+	}
 	inits, _ := spec["initContainers"].([]any)
 	spec["initContainers"] = slices.Concat([]any{first}, inits)
 	volumes, _ := spec["volumes"].([]any)
@@ -69,7 +79,7 @@ func buildPodSpec(c *mocov1beta2.MySQLCluster, config string) (map[string]any, e
 // buildInitContainer returns the container that makes the data directory, with the server's image, resources and environment.
 func buildInitContainer(cluster *mocov1beta2.MySQLCluster, server, overwrite map[string]any) map[string]any {
 	c := map[string]any{
-		"name": initContainer, "image": server["image"], "command": []any{"/bin/sh", configFolder + "/" + initFile},
+		"name": mocov1beta2.InitContainer, "image": server["image"], "command": []any{"/bin/sh", configFolder + "/" + initFile},
 		"volumeMounts": append(sharedMounts(), volumeMount(usersVolume, usersFolder)),
 	}
 	for _, like := range []string{"imagePullPolicy", "resources", "securityContext", "env", "envFrom"} {
@@ -86,12 +96,31 @@ func buildInitContainer(cluster *mocov1beta2.MySQLCluster, server, overwrite map
 	return c
 }
 
-// initContainerOverwrites are the user's changes of the init container.
-func initContainerOverwrites(c *mocov1beta2.MySQLCluster) (map[string]any, error) {
+// buildExporterContainer asks the server for metrics, as the account that may see nothing else. It sees no other password.
+func buildExporterContainer(c *mocov1beta2.MySQLCluster, image string) (map[string]any, error) {
+	args := []any{"--config.my-cnf=" + exporterFolder + "/" + accounts.ClientFileOf(accounts.ExporterUser)}
+	for _, name := range c.Spec.Collectors {
+		args = append(args, "--collect."+name)
+	}
+	container := map[string]any{
+		"name": mocov1beta2.ExporterContainer, "image": image, "args": args,
+		"ports": []any{containerPort("mysqld-metrics", exporterPort)}, "volumeMounts": []any{volumeMount(exporterVolume, exporterFolder)},
+	}
+	overwrite, err := containerOverwrites(c, mocov1beta2.ExporterContainer)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(container, overwrite)
+	setMissing(container, map[string]any{"securityContext": restrictedSecurityContext()})
+	return container, nil
+}
+
+// containerOverwrites are the user's changes of a container that Torpor adds.
+func containerOverwrites(c *mocov1beta2.MySQLCluster, name string) (map[string]any, error) {
 	out := map[string]any{}
 	for _, o := range c.Spec.PodTemplate.OverwriteContainers {
 		for key, kept := range map[string]*mocov1beta2.Kept{"resources": o.Resources, "securityContext": o.SecurityContext} {
-			if o.Name != initContainer || kept == nil {
+			if o.Name != name || kept == nil {
 				continue
 			}
 			var said map[string]any
@@ -163,27 +192,37 @@ func mergeProbe(said, numbers map[string]any, question string) map[string]any {
 func sharedMounts() []any {
 	return []any{
 		volumeMount(mocov1beta2.DataClaim, "/var/lib/mysql"), volumeMount("tmp", "/tmp"), volumeMount("run", "/run"),
-		volumeMount("var-log", "/var/log/mysql"), volumeMount("mysql-conf", configFolder),
+		volumeMount("var-log", "/var/log/mysql"), volumeMount("mysql-conf", configFolder), volumeMount(mocov1beta2.TLSVolume, tlsFolder),
 	}
 }
 
 func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
 	var clients []any
 	for _, a := range accounts.ListAccounts() {
-		clients = append(clients, map[string]any{"key": a.Name + clientNameSuffix, "path": a.Name + clientNameSuffix})
+		clients = append(clients, map[string]any{"key": accounts.ClientFileOf(a.Name), "path": accounts.ClientFileOf(a.Name)})
 	}
-	return []any{
+	var files []any // The authority's key is not among them.
+	for _, name := range []string{certificates.AuthorityFile, certificates.CertificateFile, certificates.KeyFile} {
+		files = append(files, map[string]any{"key": name, "path": name})
+	}
+	volumes := []any{
 		map[string]any{"name": "tmp", "emptyDir": map[string]any{}},
 		map[string]any{"name": "run", "emptyDir": map[string]any{}},
 		map[string]any{"name": "var-log", "emptyDir": map[string]any{}},
 		map[string]any{"name": "mysql-conf", "configMap": map[string]any{"name": config}},
-		secretVolume("my-cnf-secret", c, clients),
-		secretVolume(usersVolume, c, []any{map[string]any{"key": usersFile, "path": usersFile}}),
+		secretVolume("my-cnf-secret", c.ClientSecretName(), clients),
+		secretVolume(mocov1beta2.TLSVolume, c.TLSSecretName(), files),
+		secretVolume(usersVolume, c.ClientSecretName(), []any{map[string]any{"key": usersFile, "path": usersFile}}),
 	}
+	if len(c.Spec.Collectors) > 0 {
+		file := accounts.ClientFileOf(accounts.ExporterUser)
+		volumes = append(volumes, secretVolume(exporterVolume, c.ClientSecretName(), []any{map[string]any{"key": file, "path": file}}))
+	}
+	return volumes
 }
 
-func secretVolume(name string, c *mocov1beta2.MySQLCluster, items []any) map[string]any {
-	return map[string]any{"name": name, "secret": map[string]any{"secretName": clientSecretName(c), "items": items}}
+func secretVolume(name, secret string, items []any) map[string]any {
+	return map[string]any{"name": name, "secret": map[string]any{"secretName": secret, "items": items}}
 }
 
 func preferSeparateNodes(c *mocov1beta2.MySQLCluster) map[string]any {

@@ -129,28 +129,71 @@ func (s SemiSync) awaitReplicasStatements(waitFor int) []string {
 	}
 }
 
-// FollowSource makes the server a replica of the source at host. Semi-sync must be on for a replica inside the cluster, whose
-// acknowledgements count, and off for one of a source outside. Only another source is changed: that drops the relay log.
-func (s *Server) FollowSource(ctx context.Context, like SemiSync, host string, as Account, acknowledge bool) error {
+// ReplicationSource is what a replica receives from.
+type ReplicationSource struct {
+	Host string
+	As   Account
+	// IsAcknowledged says that semi-sync is on, as it must be inside the cluster, and off for a source outside.
+	IsAcknowledged bool
+	// IsVerified says that both servers have certificates of the same authority.
+	IsVerified bool
+}
+
+// FollowSource makes the server a replica of a source. Only another source is changed: that drops the relay log.
+func (s *Server) FollowSource(ctx context.Context, like SemiSync, from ReplicationSource) error {
 	source, replica := like.variablePrefixes()
-	flag := map[bool]string{true: " = on", false: " = off"}[acknowledge]
+	flag := map[bool]string{true: " = on", false: " = off"}[from.IsAcknowledged]
 	if err := s.execAll(ctx, "stop replicating", []string{"stop replica", "set global " + source + "_enabled = off", "set global " + replica + "_enabled" + flag}); err != nil {
 		return err
 	}
 	follows, err := s.queryBool(ctx, `select count(*) = 1 from performance_schema.replication_connection_configuration
-		where channel_name = '' and host = ? and port = ? and user = ? and auto_position = '1'`, host, Port, as.Name)
+		where channel_name = '' and host = ? and port = ? and user = ? and auto_position = '1'`, from.Host, Port, from.As.Name)
 	if err != nil {
 		return fmt.Errorf("read the source: %w", err)
 	}
 	if !follows {
-		err = s.execStatement(ctx, `change replication source to source_host = ?, source_port = ?, source_user = ?, source_password = ?,
+		err = s.changeSource(ctx, from.IsVerified, `source_host = ?, source_port = ?, source_user = ?, source_password = ?,
 			source_auto_position = 1, get_source_public_key = 1, source_connect_retry = 1, source_retry_count = 1000000000`,
-			host, Port, as.Name, as.Password)
+			from.Host, Port, from.As.Name, from.As.Password)
 	}
 	if err != nil {
-		return fmt.Errorf("follow %s: %w", host, err)
+		return fmt.Errorf("follow %s: %w", from.Host, err)
 	}
 	return s.execAll(ctx, "start replicating", []string{"start replica"})
+}
+
+// RenewChannel sets the password of the channel and whether its source is verified. The relay log stays, because what applies it
+// goes on.
+func (s *Server) RenewChannel(ctx context.Context, from ReplicationSource) error {
+	if err := s.StopReceiving(ctx); err != nil {
+		return err
+	}
+	if err := s.changeSource(ctx, from.IsVerified, "source_password = ?", from.As.Password); err != nil {
+		return errors.Join(fmt.Errorf("renew the channel from %s: %w", from.Host, err), s.StartReceiving(ctx))
+	}
+	return s.StartReceiving(ctx)
+}
+
+// changeSource trusts in the source whom the server's own clients shall trust in.
+func (s *Server) changeSource(ctx context.Context, isVerified bool, options string, args ...any) error {
+	var authorities sql.NullString
+	verify := ", source_ssl_verify_server_cert = 0, source_ssl_ca = ''"
+	if isVerified {
+		if err := s.db.QueryRowContext(ctx, "select @@global.ssl_ca").Scan(&authorities); err != nil {
+			return err
+		}
+		verify = ", source_ssl = 1, source_ssl_verify_server_cert = 1, source_ssl_ca = ?"
+		args = append(args, authorities.String)
+	}
+	return s.execStatement(ctx, "change replication source to "+options+verify, args...)
+}
+
+// ReloadCertificate lets new connections see the certificate that is in the server's files now.
+func (s *Server) ReloadCertificate(ctx context.Context) error {
+	if err := s.execStatement(ctx, "alter instance reload tls"); err != nil {
+		return fmt.Errorf("reload the certificate: %w", err)
+	}
+	return nil
 }
 
 func (s *Server) queryBool(ctx context.Context, query string, args ...any) (bool, error) {
@@ -161,7 +204,7 @@ func (s *Server) queryBool(ctx context.Context, query string, args ...any) (bool
 
 // CloneFrom replaces the nothing that the server holds by the donor's data. The server restarts then, read-only; the
 // connection is lost with it, which is no error.
-func (s *Server) CloneFrom(ctx context.Context, host string, as Account) error {
+func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	empty, err := s.queryBool(ctx, `select @@global.gtid_executed = '' and not exists (
 		select 1 from performance_schema.replication_connection_status where received_transaction_set <> '')`)
 	if err != nil {
@@ -170,7 +213,7 @@ func (s *Server) CloneFrom(ctx context.Context, host string, as Account) error {
 	if !empty {
 		return errors.New("clone: expected an empty server, found transactions in it")
 	}
-	donor := net.JoinHostPort(host, strconv.Itoa(AdminPort))
+	donor := net.JoinHostPort(from.Host, strconv.Itoa(AdminPort))
 	if err := s.execStatement(ctx, "set global clone_valid_donor_list = ?", donor); err != nil {
 		return fmt.Errorf("allow the donor: %w", err)
 	}
@@ -178,12 +221,19 @@ func (s *Server) CloneFrom(ctx context.Context, host string, as Account) error {
 	if err := s.execStatement(ctx, "set global super_read_only = off"); err != nil {
 		return fmt.Errorf("let administrators write: %w", err)
 	}
+	clone := "clone instance from ?@?:? identified by ?"
+	if from.IsVerified {
+		if err := s.execStatement(ctx, "set global clone_ssl_ca = @@global.ssl_ca"); err != nil {
+			return fmt.Errorf("trust the donor: %w", err)
+		}
+		clone += " require ssl"
+	}
 	// It carries no mark: the server tells that it is being cloned in another way.
-	_, err = s.db.ExecContext(ctx, "clone instance from ?@?:? identified by ?", as.Name, host, AdminPort, as.Password)
+	_, err = s.db.ExecContext(ctx, clone, from.As.Name, from.Host, AdminPort, from.As.Password)
 	if err == nil || errorNumber(err) == errServerRestart || errorNumber(err) == errShutdown {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("clone from %s: %w", host, err), s.SetReadOnly(ctx))
+	return errors.Join(fmt.Errorf("clone from %s: %w", from.Host, err), s.SetReadOnly(ctx))
 }
 
 func (s *Server) execAll(ctx context.Context, what string, statements []string) error {
@@ -230,16 +280,19 @@ const readStatement = `select @@global.server_uuid, @@global.version,
   where command = 'Query' and info like '` + statementMark + `%' and id <> connection_id()),
  @@global.super_read_only, @@global.read_only,
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_status
-  where variable_name in ('Rpl_semi_sync_source_wait_sessions', 'Rpl_semi_sync_master_wait_sessions')),
+  where variable_name in ('Rpl_semi_sync_source_wait_sessions', 'Rpl_semi_sync_master_wait_sessions', 'Ssl_server_not_before', 'Ssl_server_not_after')),
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_variables
   where variable_name like 'rpl\_semi\_sync\_%' or variable_name in ('sync_binlog', 'innodb_flush_log_at_trx_commit', 'replica_exec_mode')),
  (select max(user_attributes->>'$.metadata.torporAccounts') from mysql.user where user = 'moco-admin'),
+ (select max(user_attributes->>'$.metadata.torporRotation') from mysql.user where user = 'moco-admin'),
  (select state from performance_schema.clone_status order by id desc limit 1),
  (select json_arrayagg(convert(v.variable_value using utf8mb4)) from performance_schema.user_variables_by_thread v
   join performance_schema.threads t on t.thread_id = v.thread_id
   where t.processlist_command like 'Binlog Dump%' and v.variable_name = 'replica_uuid'),
- (select json_object('host', c.host, 'uuid', s.source_uuid, 'auto', c.auto_position, 'io', s.service_state,
+ (select json_object('host', c.host, 'uuid', s.source_uuid, 'auto', c.auto_position,
+   'verified', if(c.ssl_allowed = 'YES' and c.ssl_verify_server_certificate = 'YES' and c.ssl_ca_file = @@global.ssl_ca, 'YES', ''), 'io', s.service_state,
    'retrieved', s.received_transaction_set, 'ioerrno', s.last_error_number, 'sql', a.service_state,
+   'password', (select sha2(m.user_password, 256) from mysql.slave_master_info m where m.channel_name = ''),
    'sqlerrno', greatest(
      (select ifnull(max(w.last_error_number), 0) from performance_schema.replication_applier_status_by_worker w where w.channel_name = ''),
      (select ifnull(max(o.last_error_number), 0) from performance_schema.replication_applier_status_by_coordinator o where o.channel_name = '')),
@@ -252,22 +305,25 @@ const readStatement = `select @@global.server_uuid, @@global.version,
   where c.channel_name = '' and c.host <> ''),
  @@global.gtid_owned, @@global.gtid_executed, @@global.gtid_purged`
 
+// certificateTime is how the server writes the time of a certificate.
+const certificateTime = "Jan _2 15:04:05 2006 MST"
+
 // ownerSuffix is what gtid_owned adds to each number: the connection that commits it.
 var ownerSuffix = regexp.MustCompile(`#\d+`)
 
 // ReadFacts asks the server for everything, with one statement.
 func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	var f ServerFacts
-	var variables, status, accounts, clone, connected, channel sql.NullString
+	var variables, status, accounts, rotation, clone, connected, channel sql.NullString
 	var pending sql.NullInt64
 	err := s.db.QueryRowContext(ctx, readStatement).Scan(&f.UUID, &f.Version, &pending, &f.SuperReadOnly, &f.ReadOnly,
-		&status, &variables, &accounts, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
+		&status, &variables, &accounts, &rotation, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
 	if err != nil {
 		return ServerFacts{}, fmt.Errorf("read the server's state: %w", err)
 	}
 	f.Owned = ownerSuffix.ReplaceAllString(removeLineBreaks(f.Owned), "")
 	f.Executed, f.Purged, f.Clone = removeLineBreaks(f.Executed), removeLineBreaks(f.Purged), clone.String
-	f.AccountsVersion = accounts.String
+	f.AccountsVersion, f.Rotation = accounts.String, rotation.String
 	f.Pending, f.PendingFor = pending.Valid, time.Duration(pending.Int64)*time.Second
 	if connected.Valid {
 		if err := json.Unmarshal([]byte(connected.String), &f.Connected); err != nil {
@@ -279,6 +335,8 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 		return ServerFacts{}, err
 	}
 	f.SemiSync = parseSemiSync(values)
+	f.CertificateFrom, _ = time.Parse(certificateTime, values["ssl_server_not_before"]) // Empty without a certificate.
+	f.CertificateUntil, _ = time.Parse(certificateTime, values["ssl_server_not_after"])
 	for name, want := range f.SemiSync.durableSettings() {
 		if values[name] != want {
 			f.Weakened = append(f.Weakened, name)
@@ -364,6 +422,7 @@ func (s SemiSync) variablePrefixes() (source, replica string) {
 func parseReplication(channel string) (*ReplicationFacts, error) {
 	var raw struct {
 		Host, UUID, Auto, IO, Retrieved, SQL string
+		Verified, Password                   string
 		IOErrno, SQLErrno                    int
 		Lag                                  *int64
 	}
@@ -371,7 +430,7 @@ func parseReplication(channel string) (*ReplicationFacts, error) {
 		return nil, fmt.Errorf("read the replication channel: %w", err)
 	}
 	r := &ReplicationFacts{
-		SourceHost: raw.Host, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1",
+		SourceHost: raw.Host, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1", IsVerified: raw.Verified == "YES", PasswordHash: raw.Password,
 		Retrieved: removeLineBreaks(raw.Retrieved), IOErrno: raw.IOErrno, SQLErrno: raw.SQLErrno,
 		IO: raw.IO == "ON", Connecting: raw.IO == "CONNECTING", SQL: raw.SQL == "ON",
 	}

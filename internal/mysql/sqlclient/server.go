@@ -6,6 +6,7 @@ package sqlclient
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -49,12 +50,16 @@ type Server struct {
 }
 
 // OpenServer returns a server that is reached by host, a name or an address, on the admin port. It makes no connection yet.
-// The account needs SERVICE_CONNECTION_ADMIN.
-func OpenServer(host string, as Account) (*Server, error) {
+// The account needs SERVICE_CONNECTION_ADMIN. Without trust, for a server that has no certificate of the cluster's, TLS is used
+// if the server has any, and nobody vouches for it.
+func OpenServer(host string, as Account, trust *tls.Config) (*Server, error) {
 	config := driver.NewConfig()
 	config.User, config.Passwd, config.Net = as.Name, as.Password, "tcp"
 	config.Addr = net.JoinHostPort(host, strconv.Itoa(AdminPort))
 	config.Timeout, config.InterpolateParams = dialTimeout, true
+	if config.TLS = trust; trust == nil {
+		config.TLSConfig = "preferred"
+	}
 	config.Logger = &driver.NopLogger{} // What the driver would log comes as an error too.
 	connector, err := driver.NewConnector(config)
 	if err != nil {
@@ -133,6 +138,12 @@ func execMarked(ctx context.Context, in statementExecer, statement string, args 
 // IsAccessDenied reports whether the server does not let the account in with its password, which may have changed.
 func IsAccessDenied(err error) bool { return errorNumber(err) == errAccessDenied }
 
+// IsUntrusted reports whether the server shows a certificate that is not the cluster's, whose authority may have changed.
+func IsUntrusted(err error) bool {
+	_, is := errors.AsType[*tls.CertificateVerificationError](err)
+	return is
+}
+
 // IsConnectionRefused reports whether nothing listens where the server was expected.
 func IsConnectionRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
@@ -151,6 +162,8 @@ func DescribeError(err error) string {
 		return fmt.Sprintf("MySQL answered with error %d", n)
 	case IsConnectionRefused(err):
 		return "the connection was refused"
+	case IsUntrusted(err):
+		return "the server's certificate is not the cluster's"
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.Is(err, context.Canceled):
@@ -172,6 +185,10 @@ type ServerFacts struct {
 	Weakened []string
 	// AccountsVersion is that of the list by which its accounts were made; empty if they are older than the list.
 	AccountsVersion string
+	// Rotation is that by which its accounts got their newer passwords; empty if they have only one.
+	Rotation string
+	// CertificateFrom and CertificateUntil are the life of the certificate that it shows.
+	CertificateFrom, CertificateUntil time.Time
 	// Connected are the UUIDs of the replicas that it serves.
 	Connected []string
 	// Pending says that a statement of a manager, of whichever, still runs in the server, and PendingFor for how many whole
@@ -202,7 +219,11 @@ type SemiSync struct {
 type ReplicationFacts struct {
 	SourceHost, SourceUUID string
 	AutoPosition           bool
-	Retrieved              string
+	// PasswordHash is the SHA-256 of the password with which it logs in.
+	PasswordHash string
+	// IsVerified says that it replicates by TLS only, and only from a server with a certificate of its own authority.
+	IsVerified bool
+	Retrieved  string
 	// IO and SQL are true while the thread runs; Connecting is true while IO tries to reach the source.
 	IO, Connecting, SQL bool
 	// IOErrno and SQLErrno are 0 when the thread has not failed. The texts may hold data and stay in the server.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
@@ -19,7 +20,7 @@ func donorAccount() Account       { return Account{"moco-clone-donor", mysqld.Do
 
 func openServer(t *testing.T, s *mysqld.Server) *Server {
 	t.Helper()
-	server, err := OpenServer(s.Address, adminAccount())
+	server, err := OpenServer(s.Address, adminAccount(), nil)
 	testenv.ExpectNoError(t, err)
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
@@ -60,7 +61,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	// Nobody has acknowledged yet: these wait until replicas have come.
 	wrote := make(chan error, 1)
 	for i := 1; i < 3; i++ {
-		failOnError(t, servers[i].CloneFrom(ctx, machines[0].Address, donorAccount()))
+		failOnError(t, servers[i].CloneFrom(ctx, ReplicationSource{Host: machines[0].Address, As: donorAccount(), IsVerified: true}))
 		machines[i].WaitUntilReady(t)
 		testenv.Eventually(t, "the clone is complete", func() error {
 			f, err := servers[i].ReadFacts(ctx)
@@ -69,7 +70,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 			}
 			return testenv.ErrorIf(f.Clone != "Completed" || !f.SuperReadOnly, "found %+v", f)
 		})
-		failOnError(t, servers[i].FollowSource(ctx, born.SemiSync, machines[0].Address, replicationAccount(), true))
+		failOnError(t, servers[i].FollowSource(ctx, born.SemiSync, ReplicationSource{machines[0].Address, replicationAccount(), true, true}))
 	}
 	go func() { wrote <- servers[0].execStatement(ctx, "create database app") }()
 	failOnError(t, <-wrote)
@@ -89,6 +90,31 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	machines[0].KillAtOnce(t)
 	if err := <-lost; err == nil {
 		t.Fatal("expected that the end of the server is noticed")
+	}
+}
+
+// TestStrangersGetNoPassword shows that a server which is not the cluster's, or another one of it, is told nothing.
+func TestStrangersGetNoPassword(t *testing.T) {
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
+	server := bed.StartServer(t)
+	for name, row := range map[string]struct {
+		authorities []byte
+		host        string
+		trusted     bool
+	}{
+		"the server":         {bed.Certificates[certificates.AuthorityFile], server.Address, true},
+		"another authority":  {mysqld.WriteCertificates(t, t.TempDir(), server.Address)[certificates.AuthorityFile], server.Address, false},
+		"another one's name": {bed.Certificates[certificates.AuthorityFile], "moco-test-0.moco-test.db.svc", false},
+	} {
+		trust, err := certificates.BuildClientConfig(row.authorities, row.host)
+		testenv.ExpectNoError(t, err)
+		s, err := OpenServer(server.Address, adminAccount(), trust)
+		testenv.ExpectNoError(t, err)
+		_, err = s.ReadFacts(t.Context())
+		if (err == nil) != row.trusted || IsUntrusted(err) == row.trusted {
+			t.Errorf("%s: expected trust %t, found %v", name, row.trusted, err)
+		}
+		testenv.ExpectNoError(t, s.Close())
 	}
 }
 

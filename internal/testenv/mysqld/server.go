@@ -19,8 +19,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -40,13 +44,51 @@ type Server struct {
 	halted  bool // by the test
 }
 
+// maxServers is for how many servers there are certificates.
+const maxServers = 9
+
+// WriteCertificates makes a certificate for servers with those addresses, and writes it into a folder.
+func WriteCertificates(t testing.TB, dir string, addresses ...string) map[string][]byte {
+	t.Helper()
+	files, _, err := certificates.RenewFiles(nil, addresses, clock.RealClock{}.Now())
+	testenv.ExpectNoError(t, err)
+	writeFiles(t, dir, files)
+	return files
+}
+
+// RewriteCertificates writes the servers' certificate anew, as it would have been made at a time. Servers show it when they are told
+// to reload it.
+func (b *Installation) RewriteCertificates(t testing.TB, madeAt time.Time) {
+	t.Helper()
+	files := map[string][]byte{certificates.AuthorityFile: b.Certificates[certificates.AuthorityFile], certificates.AuthorityKey: b.Certificates[certificates.AuthorityKey]}
+	files, _, err := certificates.RenewFiles(files, b.hosts, madeAt)
+	testenv.ExpectNoError(t, err)
+	writeFiles(t, b.dir, files)
+}
+
+func writeFiles(t testing.TB, dir string, files map[string][]byte) {
+	t.Helper()
+	for name, text := range files {
+		writeFile(t, filepath.Join(dir, name), string(text))
+	}
+}
+
+// CertificateOptions let a server show the certificate of a folder.
+func CertificateOptions(dir string) []string {
+	return []string{
+		"--ssl-ca=" + filepath.Join(dir, certificates.AuthorityFile), "--ssl-cert=" + filepath.Join(dir, certificates.CertificateFile),
+		"--ssl-key=" + filepath.Join(dir, certificates.KeyFile),
+	}
+}
+
 // StartServer starts one more server, which is read-only, has no transaction and has no source.
 func (b *Installation) StartServer(t testing.TB) *Server {
 	t.Helper()
 	b.servers++
 	s := &Server{installation: b, Address: b.network + "." + strconv.Itoa(b.servers), dir: filepath.Join(b.dir, strconv.Itoa(b.servers))}
 	s.copyTemplate(t)
-	writeFile(t, filepath.Join(s.dir, "my.cnf"), b.buildConfig(s.dataDir(), s.Address, b.servers))
+	options := strings.ReplaceAll(strings.Join(CertificateOptions(b.dir), "\n"), "--", "")
+	writeFile(t, filepath.Join(s.dir, "my.cnf"), b.buildConfig(s.dataDir(), s.Address, b.servers)+options+"\n")
 	s.StartAndWait(t)
 	return s
 }
@@ -179,7 +221,7 @@ func ProductPasswords() map[string][]byte {
 
 // ProductUsers are the statements that make the accounts of the product.
 func ProductUsers() string {
-	return strings.Join(accounts.BuildStatements(ProductPasswords()), ";\n") + ";\n"
+	return strings.Join(accounts.BuildStatements(ProductPasswords(), false), ";\n") + ";\n"
 }
 
 // ClientsOnPath puts MySQL's own clients first on the PATH, for as long as the test runs.
@@ -202,16 +244,20 @@ const (
 
 // Installation has what the servers of a test have in common. They are born with the same users, and with no transaction.
 type Installation struct {
+	// Certificates are the files that every server shows, as a cluster's Secret has them.
+	Certificates map[string][]byte
+
 	tree     string // the folder of usr/sbin/mysqld
 	dir      string
 	template string // a data directory to copy
 	network  string // the first three bytes of the servers' addresses, for example 127.30.4
 	servers  int
+	hosts    []string // of the certificates
 }
 
 // NewInstallation initialises a data directory and runs the statements in it, outside the binary log. The test is skipped where
-// there is no server.
-func NewInstallation(t testing.TB, statements string) *Installation {
+// there is no server. The servers' certificates are for their addresses, and for the hosts.
+func NewInstallation(t testing.TB, statements string, hosts ...string) *Installation {
 	t.Helper()
 	network := reserveNetwork(t)
 	b := &Installation{tree: os.Getenv("TORPOR_MYSQL"), dir: shortDir(t, network), network: network}
@@ -219,6 +265,10 @@ func NewInstallation(t testing.TB, statements string) *Installation {
 		t.Skipf("no real MySQL: TORPOR_MYSQL is %q and names no folder with usr/sbin/mysqld: run make mysql on Debian", b.tree)
 	}
 	b.template = b.initializedDataDir(t, statements)
+	for n := range maxServers { // Links before servers have addresses above 100, and proxies from 200 on.
+		hosts = append(hosts, network+"."+strconv.Itoa(n+1), network+"."+strconv.Itoa(n+101), network+"."+strconv.Itoa(n+200))
+	}
+	b.hosts, b.Certificates = hosts, WriteCertificates(t, b.dir, hosts...)
 	return b
 }
 

@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -49,8 +50,12 @@ type PodCluster struct {
 	Name types.NamespacedName
 	// Servers are by ordinal. Clients on the same node as a Pod reach its server directly.
 	Servers []*mysqld.Server
+	// Installation is the servers'.
+	Installation *mysqld.Installation
 	// Network lies between the Pods and their clients; nil if they are reached directly.
 	Network *PodNetwork
+	// WithoutCertificates makes Pods as they were before their servers had certificates. The servers show them all the same.
+	WithoutCertificates bool
 
 	mu   sync.Mutex
 	pods []*corev1.Pod
@@ -61,7 +66,8 @@ type PodCluster struct {
 func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool) *PodCluster {
 	t.Helper()
 	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size)}
-	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users)
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users, fmt.Sprintf("*.moco-%s.%s.svc", c.Name.Name, c.Name.Namespace))
+	c.Installation = bed
 	for range size {
 		c.Servers = append(c.Servers, bed.StartServer(t))
 	}
@@ -69,6 +75,7 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool)
 		c.Network = newNetwork(t, c.Servers)
 	}
 	c.createIfAbsent(t, BuildPasswordSecret(c.Name))
+	c.createIfAbsent(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name.Namespace, Name: c.tlsSecretName()}, Data: bed.Certificates})
 	// The API server takes no Pod before its service account exists, and no controller makes it here.
 	c.createIfAbsent(t, BuildServiceAccount(c.Name.Namespace))
 	for i := range size {
@@ -77,6 +84,8 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool)
 	}
 	return c
 }
+
+func (c *PodCluster) tlsSecretName() string { return "moco-" + c.Name.Name + "-tls" }
 
 // BuildPasswordSecret has the passwords of a cluster's servers.
 func BuildPasswordSecret(name types.NamespacedName) *corev1.Secret {
@@ -210,6 +219,9 @@ func (c *PodCluster) ReplacePod(ctx context.Context, i int) error {
 		}
 	}
 	pod := BuildPod(c.Name, i)
+	if !c.WithoutCertificates {
+		pod.Spec.Volumes = []corev1.Volume{{Name: mocov1beta2.TLSVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.tlsSecretName()}}}}
+	}
 	if err := c.Env.Client.Create(ctx, pod); err != nil {
 		return fmt.Errorf("make the Pod %s: %w", pod.Name, err)
 	}
@@ -333,6 +345,7 @@ type PodNetwork struct {
 	links   []*podLink
 
 	mu          sync.Mutex
+	tap         io.Writer
 	cuts        map[int]CutMode
 	holes       map[int]chan struct{} // Closed when the cut heals.
 	connections map[*linkConnection]struct{}
@@ -491,6 +504,7 @@ func (n *PodNetwork) copyBytes(p *linkConnection, to, from net.Conn) {
 		size, err := from.Read(buffer)
 		// After the read: what was already on its way when the network was cut arrives only when it heals.
 		n.waitWhileCut(p)
+		n.overhear(buffer[:size])
 		if size > 0 {
 			if _, failed := to.Write(buffer[:size]); failed != nil {
 				err = failed
@@ -502,6 +516,21 @@ func (n *PodNetwork) copyBytes(p *linkConnection, to, from net.Conn) {
 			n.mu.Unlock()
 			return
 		}
+	}
+}
+
+// TapInto gives everything that passes from now on to a writer too.
+func (n *PodNetwork) TapInto(w io.Writer) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tap = w
+}
+
+func (n *PodNetwork) overhear(passing []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.tap != nil {
+		_, _ = n.tap.Write(passing) // What it does with it is its own business.
 	}
 }
 

@@ -318,13 +318,20 @@ func writeOptionFile(host, user, password string) (*optionFile, error) {
 	} {
 		fmt.Fprintf(&text, "%s=\"%s\"\n", option[0], strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(option[1]))
 	}
-	if err := os.WriteFile(f.filePath(), []byte(text.String()), 0o600); err != nil {
+	authorities := os.Getenv(backup.AuthoritiesVariable)
+	if authorities != "" {
+		fmt.Fprintf(&text, "ssl-mode=VERIFY_IDENTITY\nssl-ca=\"%s\"\n", f.authoritiesPath())
+	}
+	err = errors.Join(os.WriteFile(f.filePath(), []byte(text.String()), 0o600), os.WriteFile(f.authoritiesPath(), []byte(authorities), 0o600))
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write the client's options: %w", err), f.removeFolder())
 	}
 	return f, nil
 }
 
 func (f *optionFile) filePath() string { return filepath.Join(f.dir, "client.cnf") }
+
+func (f *optionFile) authoritiesPath() string { return filepath.Join(f.dir, "ca.crt") }
 
 // defaultsFlag must be the first of the client's flags. With it no other option file is read.
 func (f *optionFile) defaultsFlag() string { return "--defaults-file=" + f.filePath() }

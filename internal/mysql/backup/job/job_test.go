@@ -22,8 +22,10 @@ import (
 	"k8s.io/utils/clock"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/job"
+	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 )
@@ -251,7 +253,7 @@ func TestBackupThatIsGivenUp(t *testing.T) {
 		ended <- err
 	}()
 	l.waitUntilHalted(t)
-	if found, err := filepath.Glob(filepath.Join(scratch, "torpor-*", "*")); err != nil || len(found) != 1 {
+	if found, err := filepath.Glob(filepath.Join(scratch, "torpor-*", "client.cnf")); err != nil || len(found) != 1 {
 		t.Errorf("expected one file with a password while the dump runs, found %q, %v", found, err)
 	}
 	cancel()
@@ -399,7 +401,8 @@ type testEnv struct {
 
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	e := &testEnv{installation: mysqld.NewInstallation(t, users)}
+	e := &testEnv{installation: mysqld.NewInstallation(t, users+"alter user 'moco-backup'@'%' require ssl;\n")}
+	t.Setenv(backup.AuthoritiesVariable, string(e.installation.Certificates[certificates.AuthorityFile]))
 	e.installation.ClientsOnPath(t)
 	e.bucket = bucket.Config{Name: testenv.S3Bucket, Endpoint: testenv.StartS3(t).URL, PathStyle: true}
 	e.log.ShowOnFailure(t, "the programs")

@@ -4,10 +4,12 @@ package job
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 )
 
 // markerSchema is in an instance from before the first row is loaded until after the last. What is there beside it is half
@@ -272,6 +275,13 @@ func openServers(hosts []string, user, password string) ([]*mysqlServer, error) 
 		c := driver.NewConfig()
 		c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", net.JoinHostPort(host, strconv.Itoa(adminPort))
 		c.Timeout, c.InterpolateParams, c.Logger = dialTimeout, true, &driver.NopLogger{}
+		trust, err := trustIn(host)
+		if err != nil {
+			return nil, err
+		}
+		if c.TLS = trust; trust == nil {
+			c.TLSConfig = "preferred"
+		}
 		connector, err := driver.NewConnector(c)
 		if err != nil {
 			closeServers(all)
@@ -280,6 +290,19 @@ func openServers(hosts []string, user, password string) ([]*mysqlServer, error) 
 		all = append(all, &mysqlServer{host: host, db: sql.OpenDB(connector)})
 	}
 	return all, nil
+}
+
+// trustIn trusts in an instance with a certificate of the cluster's alone, if the Job was told its authorities; else it is nil.
+func trustIn(host string) (*tls.Config, error) {
+	authorities := os.Getenv(backup.AuthoritiesVariable)
+	if authorities == "" {
+		return nil, nil
+	}
+	config, err := certificates.BuildClientConfig([]byte(authorities), host)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", backup.AuthoritiesVariable, err)
+	}
+	return config, nil
 }
 
 func closeServers(servers []*mysqlServer) {

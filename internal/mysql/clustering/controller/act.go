@@ -77,6 +77,8 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 	switch do := do.(type) {
 	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers:
 		return nil
+	case clustering.PrepareRotation, clustering.PromotePasswords, clustering.RetainPasswords, clustering.DiscardPasswords, clustering.EndRotation:
+		return c.rotate(ctx, seen, do)
 	case clustering.SetRole:
 		return c.setRole(ctx, seen, do)
 	case clustering.ClearDemote:
@@ -110,6 +112,10 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
 			return s.RestoreDurability(ctx, seen.facts[do.Index].SemiSync)
 		})
+	case clustering.RenewChannel:
+		return seen.renewChannel(ctx, do)
+	case clustering.ReloadCertificate:
+		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.ReloadCertificate(ctx) })
 	case clustering.RenewAccounts:
 		return seen.renewAccounts(ctx, do)
 	}
@@ -167,27 +173,48 @@ func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 }
 
 func (s *observation) configureReplica(ctx context.Context, do clustering.ConfigureReplica) error {
-	password, err := s.password(accounts.ReplicationUser)
+	from, err := s.sourceOf(do.Index, do.Source, accounts.ReplicationUser)
 	if err != nil {
 		return err
 	}
-	semiSync, host := s.facts[do.Index].SemiSync, s.Instances[do.Source].Host
+	semiSync := s.facts[do.Index].SemiSync
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.FollowSource(ctx, semiSync, host, sqlclient.Account{Name: accounts.ReplicationUser, Password: password}, true)
+		return server.FollowSource(ctx, semiSync, from)
 	})
+}
+
+func (s *observation) renewChannel(ctx context.Context, do clustering.RenewChannel) error {
+	from, err := s.sourceOf(do.Index, s.Primary, accounts.ReplicationUser)
+	if err == nil {
+		from.As.Password, err = s.newestPassword(accounts.ReplicationUser)
+	}
+	if err != nil {
+		return err
+	}
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error { return server.RenewChannel(ctx, from) })
+}
+
+// sourceOf is another instance as one instance sees it.
+func (s *observation) sourceOf(i, source int, user string) (sqlclient.ReplicationSource, error) {
+	password, err := s.password(user)
+	return sqlclient.ReplicationSource{
+		Host: s.Instances[source].Host, As: sqlclient.Account{Name: user, Password: password}, IsAcknowledged: true,
+		IsVerified: s.Instances[i].HasCertificate && s.Instances[source].HasCertificate,
+	}, err
 }
 
 // renewAccounts makes the accounts that are missing, and gives the others the rights of today's list.
 func (s *observation) renewAccounts(ctx context.Context, do clustering.RenewAccounts) error {
-	passwords, err := s.readSecret()
+	secret, err := s.readSecret()
 	if err != nil {
 		return err
 	}
+	passwords := secret.Data
 	if missing := accounts.MissingPasswordKeys(passwords); len(missing) > 0 {
 		return fmt.Errorf("%w: %v", errNoPassword, missing)
 	}
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.RunStatements(ctx, accounts.BuildStatements(passwords))
+		return server.RunStatements(ctx, accounts.BuildStatements(passwords, s.requiresTLS))
 	})
 }
 
@@ -195,17 +222,15 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 	if do.Donor == clustering.NoInstance {
 		return errNoSource
 	}
-	password, err := s.password(accounts.DonorUser)
+	from, err := s.sourceOf(do.Index, do.Donor, accounts.DonorUser)
 	if err != nil {
 		return err
 	}
 	if s.conns[do.Donor] == nil {
 		return errNoConnection
 	}
-	donor := s.conns[do.Donor].address
-	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.CloneFrom(ctx, donor, sqlclient.Account{Name: accounts.DonorUser, Password: password})
-	})
+	from.Host = s.conns[do.Donor].address
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error { return server.CloneFrom(ctx, from) })
 }
 
 // setRole changes the label. Sessions that came under another one are ended before one is added.

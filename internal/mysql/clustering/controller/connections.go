@@ -5,7 +5,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
 )
@@ -196,9 +194,8 @@ func (c *clusterConns) forgetInstance(i int) {
 	c.closeInstance(i)
 }
 
-// connect returns the connection to the server of a Pod, nil if the Pod has no address. It reads the password only for a
-// new connection.
-func (c *clusterConns) connect(i int, pod *corev1.Pod, readPassword func() (string, error)) (*instanceConn, error) {
+// connect returns the connection to the server of a Pod, nil if the Pod has no address. Only a new connection is opened.
+func (c *clusterConns) connect(i int, pod *corev1.Pod, open func() (*sqlclient.Server, error)) (*instanceConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -211,13 +208,9 @@ func (c *clusterConns) connect(i int, pod *corev1.Pod, readPassword func() (stri
 	if pod == nil || pod.Status.PodIP == "" {
 		return nil, nil
 	}
-	password, err := readPassword()
+	server, err := open()
 	if err != nil {
 		return nil, err
-	}
-	server, err := sqlclient.OpenServer(pod.Status.PodIP, sqlclient.Account{Name: accounts.AdminUser, Password: password})
-	if err != nil {
-		return nil, fmt.Errorf("open instance %d: %w", i, err)
 	}
 	conn := &instanceConn{pod: pod.UID, address: pod.Status.PodIP, server: server}
 	c.instances[i] = conn

@@ -45,6 +45,7 @@ type environment struct {
 	*testenv.Environment
 	name    types.NamespacedName
 	servers []*mysqld.Server
+	pods    *mysqlpods.PodCluster
 	metrics *Metrics
 	log     *testenv.LogBuffer
 	clock   shiftedClock
@@ -77,9 +78,12 @@ func newEnvironmentWithServers(t *testing.T) *environment {
 func newEnvironmentOfSize(t *testing.T, size int) *environment {
 	t.Helper()
 	e := newEnvironment(t)
-	cluster := mysqlpods.StartCluster(t, e.Environment, size, false)
-	e.name, e.servers = cluster.Name, cluster.Servers
+	e.usePods(mysqlpods.StartCluster(t, e.Environment, size, false))
 	return e
+}
+
+func (e *environment) usePods(pods *mysqlpods.PodCluster) {
+	e.pods, e.name, e.servers = pods, pods.Name, pods.Servers
 }
 
 // newHealthyEnvironment lets the manager make a healthy cluster of three empty servers, with a table.
@@ -107,7 +111,7 @@ func (e *environment) startManager(t *testing.T) (stop func()) {
 		if i >= len(e.servers) {
 			return "nowhere"
 		}
-		return e.servers[i].Address
+		return e.pods.PodAddresses()[i]
 	}
 	controller := Controller{HostOf: host, Clock: e.clock, Metrics: e.metrics}
 	return testenv.StartManager(t, e.Environment, controller.SetupWithManager, func(o *manager.Options) { o.Logger = e.log.Logger(1) })

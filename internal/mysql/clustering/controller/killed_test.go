@@ -79,9 +79,22 @@ func TestKilledDuringFirstStart(t *testing.T) {
 	}})
 }
 
+// TestKilledDuringRotation does so while all accounts get new passwords, with which and without which everybody may log in.
+func TestKilledDuringRotation(t *testing.T) {
+	t.Parallel()
+	testManagerKilled(t, operation{name: "rotation", begin: func(t *testing.T, e *environment) func() error {
+		before := e.beginRotation(t)
+		return func() error { return e.checkRotated(t, before) }
+	}})
+}
+
 func testManagerKilled(t *testing.T, o operation) {
 	t.Helper()
 	e := newEnvironmentWithServers(t)
+	e.pods.WithoutCertificates = true // The manager's acts are counted where they pass.
+	for i := range instances {
+		testenv.ExpectNoError(t, e.pods.ReplacePod(t.Context(), i))
+	}
 	e.recreateCluster(t)
 	e.withManagerProcess(t, "", func(*testenv.Process) { e.waitUntilWell(t, func() error { return nil }) })
 
@@ -437,6 +450,10 @@ func (a crashingAPI) name(r *http.Request) (string, error) {
 	switch path := r.URL.Path; {
 	case strings.Contains(path, "/pods/"):
 		return "patch Pod " + string(regexp.MustCompile(`"(labels|annotations)":.*`).Find(body)), nil
+	case strings.Contains(path, "/secrets/"):
+		return "patch Secret", nil
+	case strings.Contains(path, "/mysqlclusters/") && bytes.Contains(body, []byte(mocov1beta2.RotationAnnotation)):
+		return "end rotation", nil
 	case strings.Contains(path, "/mysqlclusters/") && bytes.Contains(body, []byte(`"currentPrimaryIndex"`)):
 		return "promote", nil
 	case strings.Contains(path, "/mysqlclusters/") && bytes.Contains(body, []byte(`"role":"primary"`)):
@@ -459,7 +476,8 @@ func (f *crashAt) dial(ctx context.Context, address string) (net.Conn, error) {
 type crashingConn struct {
 	net.Conn
 	*crashAt
-	last atomic.Bool
+	last    atomic.Bool
+	greeted atomic.Bool
 }
 
 // Write implements net.Conn. The driver writes a statement at once: a header of four bytes, a command, and the text.
@@ -479,7 +497,23 @@ func (c *crashingConn) Read(b []byte) (int, error) {
 	if c.last.Load() {
 		killSelf()
 	}
+	if !c.greeted.Swap(true) {
+		hideTLS(b[:n])
+	}
 	return n, err
+}
+
+// hideTLS takes the ability to encrypt out of a server's greeting, so that its client does without: a header, the protocol, the version
+// that ends with a zero, and 13 bytes are before the abilities.
+func hideTLS(greeting []byte) {
+	const before, between, ability = 5, 13, 8
+	if len(greeting) <= before {
+		return
+	}
+	at := before + bytes.IndexByte(greeting[before:], 0) + 1 + between + 1
+	if at > before && at < len(greeting) {
+		greeting[at] &^= ability
+	}
 }
 
 // nameOfStatement is how an act begins, without numbers and secrets; empty for one that only reads.

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
@@ -42,7 +44,11 @@ type observation struct {
 	conns        []*instanceConn
 	facts        []sqlclient.ServerFacts
 	// readSecret reads the cluster's passwords, once in a pass.
-	readSecret func() (map[string][]byte, error)
+	readSecret func() (*corev1.Secret, error)
+	// channelPassword is the hash of the password that channels should have; empty while no rotation is asked for.
+	channelPassword string
+	// requiresTLS says that every server has a certificate, so that nobody may log in without TLS who can.
+	requiresTLS bool
 	// passwordProblem is why there is no password for new connections; empty if there is one, or none was needed.
 	passwordProblem string
 }
@@ -59,13 +65,14 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 		return seen, nil
 	}
 	seen.clusterConns = c.conns.connsOf(cluster)
-	seen.readSecret = sync.OnceValues(func() (map[string][]byte, error) { return c.readSecret(ctx, cluster) })
+	seen.readSecret = sync.OnceValues(func() (*corev1.Secret, error) { return c.readSecret(ctx, cluster, cluster.ChildName()) })
 	seen.clusterConns.collectResults(c.Clock.Now())
 	c.observePods(ctx, seen)
 	if seen.clusterConns.isCacheBehind(seen.pods) {
 		return nil, reconcile.ErrStale
 	}
-	seen.connect()
+	c.observeRotation(ctx, seen)
+	c.connect(ctx, seen)
 	c.observeServers(ctx, seen)
 	seen.Now = c.Clock.Now()
 	seen.History = clustering.UpdateHistory(seen.clusterConns.history, seen.Observed)
@@ -81,6 +88,7 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 		log.FromContext(ctx).Error(err, "Pods cannot be listed")
 	}
 	stopped, _ := parseStoppedInstances(seen.cluster)
+	seen.requiresTLS = true
 	for i := range seen.pods {
 		name := seen.cluster.PodName(i)
 		if at := slices.IndexFunc(list.Items, func(p corev1.Pod) bool { return p.Name == name }); at >= 0 {
@@ -88,20 +96,57 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 		}
 		seen.Instances[i] = clustering.Instance{
 			Host: c.HostOf(seen.cluster, i, seen.pods[i]), Pod: podFacts(seen.pods[i]),
-			Stopped: slices.Contains(stopped, i), KnownErrant: slices.Contains(seen.cluster.Status.ErrantReplicaList, i),
+			HasCertificate: tlsSecretOf(seen.pods[i]) != "",
+			Stopped:        slices.Contains(stopped, i), KnownErrant: slices.Contains(seen.cluster.Status.ErrantReplicaList, i),
 		}
+		seen.requiresTLS = seen.requiresTLS && seen.Instances[i].HasCertificate
 	}
 }
 
 // connect finds the connections to the instances, and opens the ones that are missing.
-func (s *observation) connect() {
-	for i, pod := range s.pods {
-		conn, err := s.clusterConns.connect(i, pod, func() (string, error) { return s.password(accounts.AdminUser) })
+func (c Controller) connect(ctx context.Context, seen *observation) {
+	for i, pod := range seen.pods {
+		conn, err := seen.clusterConns.connect(i, pod, func() (*sqlclient.Server, error) { return c.openServer(ctx, seen, i) })
 		if err != nil {
-			s.passwordProblem = err.Error()
+			seen.passwordProblem = err.Error()
 		}
-		s.conns[i] = conn
+		seen.conns[i] = conn
 	}
+}
+
+// openServer trusts in nobody but a server with a certificate of the cluster's, if the Pod has one.
+func (c Controller) openServer(ctx context.Context, seen *observation, i int) (*sqlclient.Server, error) {
+	password, err := seen.password(accounts.AdminUser)
+	if err != nil {
+		return nil, err
+	}
+	var trust *tls.Config
+	if name := tlsSecretOf(seen.pods[i]); name != "" {
+		secret, err := c.readSecret(ctx, seen.cluster, name)
+		if err == nil {
+			trust, err = certificates.BuildClientConfig(secret.Data[certificates.AuthorityFile], seen.Instances[i].Host)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the Secret %s: %w", name, err)
+		}
+	}
+	server, err := sqlclient.OpenServer(seen.pods[i].Status.PodIP, sqlclient.Account{Name: accounts.AdminUser, Password: password}, trust)
+	if err != nil {
+		return nil, fmt.Errorf("open instance %d: %w", i, err)
+	}
+	return server, nil
+}
+
+// tlsSecretOf is the name of the Secret with the certificate of a Pod, empty for a Pod that has none.
+func tlsSecretOf(pod *corev1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	at := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == mocov1beta2.TLSVolume && v.Secret != nil })
+	if at < 0 {
+		return ""
+	}
+	return pod.Spec.Volumes[at].Secret.SecretName
 }
 
 // observeServers looks at the primary last: what a replica has received by then, the primary has executed, so that a
@@ -127,12 +172,15 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	facts, err := conn.readFacts(ctx)
 	if err == nil {
 		err = setServerFacts(&s.Instances[i], facts)
+		s.Instances[i].CertificateIsAging = !facts.CertificateUntil.IsZero() && certificates.IsAging(facts.CertificateFrom, facts.CertificateUntil, now)
+		s.Instances[i].Channel.HasOldPassword = s.channelPassword != "" && facts.Replication != nil && facts.Replication.PasswordHash != s.channelPassword
+		s.Instances[i].HasOldAccounts = facts.AccountsVersion != accounts.CurrentVersion(s.requiresTLS)
 	}
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Instance not read", keyInstance, i, keyError, describeError(err))
 		s.Instances[i].Refused = sqlclient.IsConnectionRefused(err)
 		switch {
-		case sqlclient.IsAccessDenied(err):
+		case sqlclient.IsAccessDenied(err), sqlclient.IsUntrusted(err):
 			s.clusterConns.forgetInstance(i)
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 			s.clusterConns.awaitAnswer(ctx, conn)
@@ -156,28 +204,41 @@ func (s *observation) watchPrimary(ctx context.Context) {
 
 func (s *observation) password(user string) (string, error) {
 	key := accounts.PasswordKeyOf(user)
-	data, err := s.readSecret()
+	secret, err := s.readSecret()
 	if err != nil {
 		return "", err
 	}
+	return findPassword(secret.Name, secret.Data, key)
+}
+
+// newestPassword is the one of a rotation that is under way, which every server knows when it is asked for.
+func (s *observation) newestPassword(user string) (string, error) {
+	secret, err := s.readSecret()
+	if err != nil {
+		return "", err
+	}
+	return findPassword(secret.Name, accounts.PromoteNextPasswords(secret.Data), accounts.PasswordKeyOf(user))
+}
+
+func findPassword(secret string, data map[string][]byte, key string) (string, error) {
 	if len(data[key]) == 0 {
-		return "", fmt.Errorf("the Secret %s: expected a password under %s, found none; add it", s.cluster.ChildName(), key)
+		return "", fmt.Errorf("the Secret %s: expected a password under %s, found none; add it", secret, key)
 	}
 	return string(data[key]), nil
 }
 
-func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (map[string][]byte, error) {
+func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCluster, name string) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	var s corev1.Secret
-	err := c.live.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.ChildName()}, &s)
+	err := c.live.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: name}, &s)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("the Secret %s cannot be read: %w", cluster.ChildName(), err)
+		return nil, fmt.Errorf("the Secret %s cannot be read: %w", name, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("expected the Secret %s with the passwords, found none; restore it", cluster.ChildName())
+		return nil, fmt.Errorf("expected the Secret %s, found none; restore it", name)
 	}
-	return s.Data, nil
+	return &s, nil
 }
 
 // From what the API server and the servers say to what the decision looks at.
@@ -249,7 +310,8 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 		Source: f.SemiSync.Source, Replica: f.SemiSync.Replica,
 		WaitFor: f.SemiSync.WaitFor, Timeout: f.SemiSync.Timeout, Waiting: f.SemiSync.Waiting,
 	}
-	s.Connected, s.Weakened, s.HasOldAccounts = f.Connected, f.Weakened, f.AccountsVersion != accounts.CurrentVersion()
+	s.Rotation = f.Rotation
+	s.Connected, s.Weakened = f.Connected, f.Weakened
 	s.Clone = map[string]clustering.CloneState{
 		"In Progress": clustering.Cloning, "Completed": clustering.Cloned, "Failed": clustering.CloneFailed,
 	}[f.Clone]
@@ -261,7 +323,7 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 
 func parseChannel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.ReplicationChannel {
 	c := clustering.ReplicationChannel{
-		Present: true, SourceHost: r.SourceHost, IOErrno: r.IOErrno, SQLErrno: r.SQLErrno, Lag: r.Lag, Retrieved: retrieved,
+		Present: true, SourceHost: r.SourceHost, IsVerified: r.IsVerified, IOErrno: r.IOErrno, SQLErrno: r.SQLErrno, Lag: r.Lag, Retrieved: retrieved,
 	}
 	switch {
 	case r.IO:

@@ -254,7 +254,7 @@ func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.
 		delete(after.Annotations, name)
 	}
 	if err := reconcile.PatchObserved(ctx, c.client, cluster, after, ""); err != nil {
-		return fmt.Errorf("remove the annotations of a stop: %w", err)
+		return fmt.Errorf("remove annotations: %w", err)
 	}
 	return nil
 }

@@ -3,11 +3,13 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -60,11 +62,10 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 	}
 	switch {
 	case changes.CompletesPasswords:
-		if err := c.addPasswords(ctx, seen); err != nil {
-			return newFailure(nil, err)
-		}
 		// There is nothing to report before the objects are made, which the next pass does.
-		return reconcile.ErrStale
+		return cmp.Or(newFailure(nil, c.addPasswords(ctx, seen)), error(reconcile.ErrStale))
+	case changes.RenewsCertificate:
+		return cmp.Or(newFailure(nil, c.renewCertificate(ctx, seen)), error(reconcile.ErrStale))
 	case len(changes.Apply)+len(changes.Grow) > 0:
 		if err := c.applyObjects(ctx, seen, changes.Apply); err != nil || len(changes.Grow) == 0 {
 			return err
@@ -85,31 +86,47 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 
 // addPasswords makes the Secret, or adds to it what it lacks. What is there stays as it is.
 func (c Controller) addPasswords(ctx context.Context, seen observation) error {
+	passwords := map[string][]byte{}
+	if seen.secret != nil {
+		maps.Copy(passwords, seen.secret.Data)
+	}
+	for _, key := range accounts.MissingPasswordKeys(passwords) {
+		passwords[key] = []byte(rand.Text())
+	}
+	return c.writeSecret(ctx, seen.Cluster, seen.secret, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: seen.Cluster.ChildName(), Annotations: map[string]string{mocov1beta2.SecretVersionAnnotation: mocov1beta2.SecretVersion},
+		},
+		Data: passwords,
+	})
+}
+
+func (c Controller) renewCertificate(ctx context.Context, seen observation) error {
+	return c.writeSecret(ctx, seen.Cluster, seen.tlsSecret, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: seen.Cluster.TLSSecretName()}, Data: seen.certificate,
+	})
+}
+
+// writeSecret makes a Secret of a cluster, or gives the one that was observed its data and annotations.
+func (c Controller) writeSecret(ctx context.Context, cluster *mocov1beta2.MySQLCluster, observed, wanted *corev1.Secret) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	after := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
-		Namespace: seen.Cluster.Namespace, Name: seen.Cluster.ChildName(), Labels: provisioning.SelectorLabels(seen.Cluster),
-		OwnerReferences: []metav1.OwnerReference{provisioning.OwnerReference(seen.Cluster)},
-	}}
-	if seen.secret != nil {
-		after = seen.secret.DeepCopy()
-	}
-	if after.Data == nil {
-		after.Data = map[string][]byte{}
-	}
-	metav1.SetMetaDataAnnotation(&after.ObjectMeta, mocov1beta2.SecretVersionAnnotation, mocov1beta2.SecretVersion)
-	for _, key := range accounts.MissingPasswordKeys(after.Data) {
-		after.Data[key] = []byte(rand.Text())
-	}
 	var err error
-	if seen.secret == nil {
-		err = c.client.Create(ctx, after, client.FieldOwner(Name))
+	if observed == nil {
+		wanted.Namespace, wanted.Labels = cluster.Namespace, provisioning.SelectorLabels(cluster)
+		wanted.OwnerReferences = []metav1.OwnerReference{provisioning.OwnerReference(cluster)}
+		err = c.client.Create(ctx, wanted, client.FieldOwner(Name))
 	} else {
-		err = reconcile.PatchObserved(ctx, c.client, seen.secret, after, Name)
+		after := observed.DeepCopy()
+		after.Data = wanted.Data
+		for key, value := range wanted.Annotations {
+			metav1.SetMetaDataAnnotation(&after.ObjectMeta, key, value)
+		}
+		err = reconcile.PatchObserved(ctx, c.client, observed, after, Name)
 	}
 	if err != nil && !errors.Is(err, reconcile.ErrStale) && !k8serrors.IsConflict(err) && !k8serrors.IsAlreadyExists(err) {
 		// The API server's own words may hold what was sent.
-		return fmt.Errorf("the API server answered %s to the Secret %s", k8serrors.ReasonForError(err), after.Name)
+		return fmt.Errorf("the API server answered %s to the Secret %s", k8serrors.ReasonForError(err), wanted.Name)
 	}
 	return nil
 }

@@ -52,6 +52,8 @@ type Controller struct {
 	WatchNamespaces []string
 	// RolloutsAtOnce is how many clusters may have Pods replaced at a time that serve; 0 means any number.
 	RolloutsAtOnce int
+	// ExporterImage has mysqld_exporter, for clusters with collectors.
+	ExporterImage string
 
 	client client.Client
 	live   client.Reader

@@ -558,7 +558,7 @@ func newTestEnv(t testing.TB) *testEnv {
 	startManager(t, e.WithTransport(func(next http.RoundTripper) http.RoundTripper {
 		e.requests.next = next
 		return e.requests
-	}), Controller{Clock: clock.RealClock{}}.SetupWithManager)
+	}), Controller{Clock: clock.RealClock{}, ExporterImage: "exporter:1"}.SetupWithManager)
 	return e
 }
 

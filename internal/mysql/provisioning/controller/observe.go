@@ -22,6 +22,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
@@ -31,6 +32,9 @@ type observation struct {
 
 	// secret has the passwords; nil if there is none.
 	secret *corev1.Secret
+	// tlsSecret has the servers' certificate; nil if there is none. certificate is what it should have.
+	tlsSecret   *corev1.Secret
+	certificate map[string][]byte
 	// settings are the user's.
 	settings map[string]string
 	// pods by ordinal; nil for one that does not exist.
@@ -47,7 +51,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	var podsErr, setErr error
 	seen.pods, podsErr = listPods(ctx, c.children, cluster)
 	seen.StatefulSet, setErr = readStatefulSet(ctx, c.children, cluster)
-	seen.Err = errors.Join(c.readSecret(ctx, &seen), c.readSettings(ctx, &seen), podsErr, setErr)
+	seen.Err = errors.Join(c.readPasswords(ctx, &seen), c.readCertificate(ctx, &seen), c.readSettings(ctx, &seen), podsErr, setErr)
 	seen.Rollout = observedRollout(&seen, c.Clock.Now())
 	seen.Rollout.HasTurn = c.turns.isOpenTo(client.ObjectKeyFromObject(cluster))
 	if seen.Err == nil && len(seen.Problems) == 0 {
@@ -56,19 +60,45 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	return seen, nil
 }
 
-func (c Controller) readSecret(ctx context.Context, seen *observation) error {
+func (c Controller) readPasswords(ctx context.Context, seen *observation) (err error) {
+	seen.secret, err = c.readSecret(ctx, seen.Cluster, seen.Cluster.ChildName())
+	return err
+}
+
+// readCertificate looks at the servers' certificate, which is Torpor's own or somebody else's.
+func (c Controller) readCertificate(ctx context.Context, seen *observation) (err error) {
+	name := seen.Cluster.TLSSecretName()
+	if seen.tlsSecret, err = c.readSecret(ctx, seen.Cluster, name); err != nil {
+		return err
+	}
+	files := map[string][]byte{}
+	if seen.tlsSecret != nil {
+		files = seen.tlsSecret.Data
+	}
+	if seen.Cluster.Annotations[mocov1beta2.TLSSecretAnnotation] == "" {
+		seen.certificate, seen.NeedsCertificate, err = certificates.RenewFiles(files, provisioning.ListTLSHosts(seen.Cluster), c.Clock.Now())
+		return err
+	}
+	if missing := certificates.ListMissing(files); len(missing) > 0 {
+		seen.Problems = append(seen.Problems, fmt.Sprintf("%s: expected the Secret %s in namespace %s with a certificate, found none under %s; "+
+			"make it or remove the annotation", mocov1beta2.TLSSecretAnnotation, name, seen.Cluster.Namespace, strings.Join(missing, ", ")))
+	}
+	return nil
+}
+
+// readSecret returns nil if there is no such Secret.
+func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCluster, name string) (*corev1.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	var s corev1.Secret
-	err := c.live.Get(ctx, namespacedName(seen.Cluster, seen.Cluster.ChildName()), &s)
+	s := &corev1.Secret{}
+	err := c.live.Get(ctx, namespacedName(cluster, name), s)
 	if k8serrors.IsNotFound(err) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return fmt.Errorf("read the Secret %s: %w", seen.Cluster.ChildName(), err)
+		return nil, fmt.Errorf("read the Secret %s: %w", name, err)
 	}
-	seen.secret = &s
-	return nil
+	return s, nil
 }
 
 func (c Controller) readSettings(ctx context.Context, seen *observation) error {
@@ -140,7 +170,7 @@ func (c Controller) observeObjects(ctx context.Context, seen *observation) error
 		return nil
 	}
 	var err error
-	seen.Desired, err = provisioning.BuildObjects(provisioning.BuildInput{Cluster: seen.Cluster, Settings: seen.settings, Passwords: passwords, StatefulSet: seen.StatefulSet})
+	seen.Desired, err = provisioning.BuildObjects(provisioning.BuildInput{Cluster: seen.Cluster, Settings: seen.settings, Passwords: passwords, ExporterImage: c.ExporterImage, StatefulSet: seen.StatefulSet})
 	if err != nil {
 		seen.Problems = append(seen.Problems, err.Error())
 		return nil

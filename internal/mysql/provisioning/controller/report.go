@@ -28,6 +28,8 @@ const (
 	version = 1
 	// userRetry is when to look again at what only a user can mend, and at a ConfigMap of which no event may come.
 	userRetry = time.Minute
+	// renewalInterval is when to look at a certificate that nothing else makes look at.
+	renewalInterval = 12 * time.Hour
 )
 
 // Actions of events.
@@ -82,6 +84,7 @@ func (c Controller) reportObjects(
 	if settingsConfigMapName(cluster) != "" {
 		out.RequeueAfter = cmp.Or(out.RequeueAfter, userRetry)
 	}
+	out.RequeueAfter = cmp.Or(out.RequeueAfter, renewalInterval)
 	return map[string]decision.Condition{
 		mocov1beta2.ReconcileSuccessCondition: success, mocov1beta2.StatefulSetReadyCondition: statefulSetReadiness(seen, changes),
 	}

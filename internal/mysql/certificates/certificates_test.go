@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package certificates
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// TestRenewFiles follows the files of one cluster through eleven years.
+func TestRenewFiles(t *testing.T) {
+	born := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	hosts := []string{"*.moco-test.db.svc", "127.0.0.1"}
+	files := map[string][]byte{}
+	for _, step := range []struct {
+		name    string
+		after   time.Duration
+		hosts   []string
+		damage  string
+		changes []string
+	}{
+		{"a new cluster", 0, hosts, "", []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
+		{"nothing is due", 24 * time.Hour, hosts, "", nil},
+		{"before two thirds", 59 * 24 * time.Hour, hosts, "", nil},
+		{"after two thirds", 61 * 24 * time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
+		{"another host", 62 * 24 * time.Hour, append(hosts, "more.db.svc"), "", []string{CertificateFile, KeyFile}},
+		{"a lost key", 63 * 24 * time.Hour, hosts, KeyFile, []string{CertificateFile, KeyFile}},
+		{"just before the authority's last year", 9*authorityOverlap - 24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
+		{"the authority first", 9*authorityOverlap + time.Hour, hosts, "", []string{AuthorityFile, AuthorityKey}},
+		{"then its certificate", 9*authorityOverlap + 61*24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
+		{"a lost authority", 9*authorityOverlap + 62*24*time.Hour, hosts, AuthorityKey, []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
+	} {
+		now, before := born.Add(step.after), maps.Clone(files)
+		delete(before, step.damage)
+		after, changed, err := RenewFiles(before, step.hosts, now)
+		testenv.ExpectNoError(t, err)
+		var found []string
+		for _, name := range slices.Sorted(maps.Keys(after)) {
+			if string(after[name]) != string(files[name]) {
+				found = append(found, name)
+			}
+		}
+		if !slices.Equal(found, step.changes) || changed != (len(step.changes) > 0) {
+			t.Fatalf("%s: expected changes of %v, found %v (%v)", step.name, step.changes, found, changed)
+		}
+		expectTrusted(t, step.name, after[AuthorityFile], after[CertificateFile], now)
+		if len(files) > 0 && step.damage != AuthorityKey { // A server that has the files from before trusts one that has the new.
+			expectTrusted(t, step.name+", by an older Pod", files[AuthorityFile], after[CertificateFile], now)
+		}
+		files = after
+	}
+}
+
+func expectTrusted(t *testing.T, when string, authorities, certificate []byte, now time.Time) {
+	t.Helper()
+	block, _ := pem.Decode(certificate)
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	testenv.ExpectNoError(t, err)
+	config, err := BuildClientConfig(authorities, "moco-test-2.moco-test.db.svc")
+	testenv.ExpectNoError(t, err)
+	for _, host := range []string{config.ServerName, "127.0.0.1"} {
+		if _, err := leaf.Verify(x509.VerifyOptions{Roots: config.RootCAs, DNSName: host, CurrentTime: now}); err != nil {
+			t.Errorf("%s: expected a certificate for %s, found: %v", when, host, err)
+		}
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: config.RootCAs, DNSName: "moco-other-0.moco-other.db.svc", CurrentTime: now}); err == nil {
+		t.Errorf("%s: expected no certificate for another cluster's instance", when)
+	}
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// observeRotation reads the cluster's Secret while a rotation is asked for.
+func (c Controller) observeRotation(ctx context.Context, seen *observation) {
+	asked := seen.cluster.Annotations[mocov1beta2.RotationAnnotation]
+	if asked != mocov1beta2.RotateRequest && asked != mocov1beta2.DiscardRequest {
+		return
+	}
+	secret, err := seen.readSecret()
+	if err != nil {
+		seen.passwordProblem = err.Error()
+		return
+	}
+	seen.Rotation = clustering.PasswordRotation{
+		Asked: asked == mocov1beta2.RotateRequest, DiscardAsked: asked == mocov1beta2.DiscardRequest,
+		ID: secret.Annotations[mocov1beta2.RotationIDAnnotation], IsPromoted: !accounts.HasNextPasswords(secret.Data),
+	}
+	if password, err := seen.newestPassword(accounts.ReplicationUser); err == nil && seen.Rotation.ID != "" {
+		sum := sha256.Sum256([]byte(password))
+		seen.channelPassword = hex.EncodeToString(sum[:])
+	}
+	if seen.Rotation.DiscardAsked && seen.Rotation.IsPromoted {
+		seen.Rotation.KnownSince = c.passwordsKnownSince(ctx, seen.cluster, secret.Data[accounts.PasswordKeyOf(accounts.AgentUser)])
+	}
+}
+
+// passwordsKnownSince is since when the files of the Pods are made of the passwords that are in force.
+func (c Controller) passwordsKnownSince(ctx context.Context, cluster *mocov1beta2.MySQLCluster, password []byte) time.Time {
+	files, err := c.readSecret(ctx, cluster, cluster.ClientSecretName())
+	if err != nil || !strings.Contains(string(files.Data[accounts.ClientFileOf(accounts.AgentUser)]), accounts.EscapePassword(password)) {
+		return time.Time{}
+	}
+	since := files.CreationTimestamp.Time
+	for _, field := range files.ManagedFields {
+		if field.Time != nil && field.Time.After(since) {
+			since = field.Time.Time
+		}
+	}
+	return since
+}
+
+// rotate does one step of a rotation.
+func (c Controller) rotate(ctx context.Context, seen *observation, do clustering.Action) error {
+	secret, err := seen.readSecret()
+	if err != nil {
+		return err
+	}
+	switch do := do.(type) {
+	case clustering.PrepareRotation:
+		after := secret.DeepCopy()
+		after.Data = accounts.AddNextPasswords(after.Data, rand.Text)
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, mocov1beta2.RotationIDAnnotation, rand.Text())
+		return c.patchSecret(ctx, secret, after)
+	case clustering.RetainPasswords:
+		statement := accounts.BuildRetainStatement(secret.Data, seen.Rotation.ID)
+		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.RunStatements(ctx, []string{statement}) })
+	case clustering.PromotePasswords:
+		after := secret.DeepCopy()
+		after.Data = accounts.PromoteNextPasswords(after.Data)
+		if err := c.patchSecret(ctx, secret, after); err != nil {
+			return err
+		}
+		for i := range seen.conns { // They would log in with the old password for as long as they live.
+			seen.clusterConns.forgetInstance(i)
+		}
+		return nil
+	case clustering.DiscardPasswords:
+		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
+			return s.RunStatements(ctx, []string{accounts.BuildDiscardStatement()})
+		})
+	case clustering.EndRotation:
+		if do.Discarded {
+			after := secret.DeepCopy()
+			delete(after.Annotations, mocov1beta2.RotationIDAnnotation)
+			if err := c.patchSecret(ctx, secret, after); err != nil {
+				return err
+			}
+		}
+		return c.removeAnnotations(ctx, seen.cluster, []string{mocov1beta2.RotationAnnotation})
+	}
+	return nil
+}
+
+// patchSecret changes the Secret that was observed and no newer one.
+func (c Controller) patchSecret(ctx context.Context, before, after *corev1.Secret) error {
+	return reconcile.PatchObserved(ctx, c.client, before, after, Name)
+}

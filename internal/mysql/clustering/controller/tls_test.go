@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"bytes"
+	"database/sql"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+	"k8s.io/utils/clock"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+)
+
+// wiretap looks for passwords in what passes.
+type wiretap struct {
+	mu    sync.Mutex
+	bytes int
+	heard map[string]bool
+}
+
+func (w *wiretap) Write(passing []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bytes += len(passing)
+	for _, password := range mysqld.ProductPasswords() {
+		if bytes.Contains(passing, password) {
+			w.heard[string(password)] = true
+		}
+	}
+	return len(passing), nil
+}
+
+const (
+	// sessionsInPlainText counts Torpor's sessions that came over the network without TLS. The tests' own probe is one of the agent.
+	sessionsInPlainText = `select count(*) from performance_schema.threads
+		where processlist_user like 'moco-%' and processlist_user <> 'moco-agent' and connection_type <> 'SSL/TLS'`
+	accountsWithTLS = "select group_concat(user order by user) from mysql.user where ssl_type = 'ANY'"
+	verifiedChannel = `select ssl_allowed = 'YES' and ssl_verify_server_certificate = 'YES' and ssl_ca_file = @@ssl_ca
+		from performance_schema.replication_connection_configuration where channel_name = ''`
+
+	isFresh = `select str_to_date(left(variable_value, 20), '%b %e %H:%i:%s %Y') > now() + interval 60 day
+		from performance_schema.global_status where variable_name = 'Ssl_server_not_after'`
+)
+
+// TestEverySessionIsEncrypted takes a cluster from Pods without certificates to Pods with them, and through a renewal.
+func TestEverySessionIsEncrypted(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	tap := &wiretap{heard: map[string]bool{}}
+	pods := mysqlpods.StartCluster(t, e.Environment, instances, true)
+	pods.Network.TapInto(tap)
+	pods.WithoutCertificates = true
+	for i := range instances {
+		testenv.ExpectNoError(t, pods.ReplacePod(t.Context(), i))
+	}
+	e.usePods(pods)
+	e.createCluster(t, nil)
+	stop := e.startManager(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, accountsWithTLS, "")
+
+	t.Log("Pods with certificates come one by one; no server is started anew.")
+	pods.WithoutCertificates = false
+	for i := range instances {
+		testenv.ExpectNoError(t, pods.ReplacePod(t.Context(), i))
+		e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	}
+	e.waitForAnswer(t, accountsWithTLS, "moco-admin,moco-backup,moco-clone-donor,moco-repl")
+	e.waitForAnswerBut(t, e.getCluster(t).Status.CurrentPrimaryIndex, verifiedChannel, "1")
+	e.waitForAnswer(t, sessionsInPlainText, "0")
+	if up := e.query(t, 0, "select count(*) from performance_schema.threads where processlist_user in ('moco-admin', 'moco-repl')"); up == "0" {
+		t.Error("expected sessions, found none")
+	}
+	for _, user := range []string{accounts.AdminUser, accounts.ReplicationUser} {
+		if err := pingWithoutTLS(t, e.servers[0].Address, user); err == nil || !strings.Contains(err.Error(), "1045") {
+			t.Errorf("%s without TLS: expected error 1045, found %v", user, err)
+		}
+	}
+
+	t.Log("A renewed certificate is shown without a restart.")
+	stop()
+	now := clock.RealClock{}.Now()
+	pods.Installation.RewriteCertificates(t, now.Add(-70*24*time.Hour))
+	for i := range instances {
+		e.mustRun(t, i, "root", "alter instance reload tls")
+	}
+	pods.Installation.RewriteCertificates(t, now)
+	e.startManager(t)
+	e.waitForAnswer(t, isFresh, "1")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+
+	tap.mu.Lock()
+	defer tap.mu.Unlock()
+	if len(tap.heard) > 0 || tap.bytes == 0 {
+		t.Errorf("expected no password among %d bytes, found %v", tap.bytes, tap.heard)
+	}
+}
+
+func pingWithoutTLS(t *testing.T, address, user string) error {
+	t.Helper()
+	c := driver.NewConfig()
+	c.User, c.Passwd, c.Net, c.Addr, c.Logger = user, string(mysqld.ProductPasswords()[accounts.PasswordKeyOf(user)]), "tcp", address+":3306", &driver.NopLogger{}
+	connector, err := driver.NewConnector(c)
+	testenv.ExpectNoError(t, err)
+	db := sql.OpenDB(connector)
+	defer func() { _ = db.Close() }() // It was only asked.
+	return db.PingContext(t.Context())
+}
