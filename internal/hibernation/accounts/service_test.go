@@ -215,8 +215,9 @@ func (f *fleet) take() []string {
 }
 
 // fill looks at clusters until all are known.
-func (f *fleet) fill(account string, count int) []string {
+func (f *fleet) fill(count int) []string {
 	f.t.Helper()
+	const account = "a"
 	var names []string
 	for i := range count {
 		name := fmt.Sprintf("%s-c%d", account, i)
@@ -235,8 +236,8 @@ func (f *fleet) fill(account string, count int) []string {
 	return names
 }
 
-func (f *fleet) stateOf(name, account string) string {
-	seen, _ := f.look(name, account)
+func (f *fleet) stateOf(name string) string {
+	seen, _ := f.look(name, "a")
 	return stateOf(seen)
 }
 
@@ -256,7 +257,7 @@ func (f *fleet) stop(names ...string) {
 
 func TestAThousandClustersAreLookedAtAndStoppedTogether(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		names := f.fill("a", 1000)
+		names := f.fill(1000)
 		if f.cloud.looks > 2 || len(f.take()) != 1000 {
 			t.Errorf("%d looks", f.cloud.looks)
 		}
@@ -266,7 +267,7 @@ func TestAThousandClustersAreLookedAtAndStoppedTogether(t *testing.T) {
 		for len(stopped) < len(names) && time.Since(began) < time.Minute {
 			elapse(100 * time.Millisecond)
 			for _, name := range f.take() {
-				if f.stateOf(name, "a") == states(name, actuator.Stopped, actuator.Stopped) {
+				if f.stateOf(name) == states(name, actuator.Stopped, actuator.Stopped) {
 					stopped[name] = true
 				} else {
 					f.service.Watch(named(name), 2*time.Second)
@@ -283,7 +284,7 @@ func TestAThousandClustersAreLookedAtAndStoppedTogether(t *testing.T) {
 
 func TestAnAccountThatHangsSlowsNobody(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		names := f.fill("a", 3)
+		names := f.fill(3)
 		f.cloud.hangs = "hung"
 		for i := range 100 {
 			name := fmt.Sprintf("h%d", i)
@@ -298,7 +299,7 @@ func TestAnAccountThatHangsSlowsNobody(t *testing.T) {
 		}
 		elapse(2 * time.Second)
 		for _, name := range names {
-			if got := f.stateOf(name, "a"); got != states(name, actuator.Stopped, actuator.Stopped) {
+			if got := f.stateOf(name); got != states(name, actuator.Stopped, actuator.Stopped) {
 				t.Errorf("%s: %s", name, got)
 			}
 		}
@@ -311,15 +312,15 @@ func TestAnAccountThatHangsSlowsNobody(t *testing.T) {
 
 func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		name := f.fill("a", 1)[0]
+		name := f.fill(1)[0]
 		f.cloud.lag = 5 * time.Second
 		f.stop(name)
 		elapse(time.Second)
-		if got := f.stateOf(name, "a"); got != states(name, actuator.Stopping, actuator.Stopping) {
+		if got := f.stateOf(name); got != states(name, actuator.Stopping, actuator.Stopping) {
 			t.Errorf("right after the order: %s", got)
 		}
 		elapse(3 * time.Second) // The cloud has been looked at, and still shows what was before.
-		if got := f.stateOf(name, "a"); got != states(name, actuator.Stopping, actuator.Stopping) {
+		if got := f.stateOf(name); got != states(name, actuator.Stopping, actuator.Stopping) {
 			t.Errorf("while the cloud lags: %s", got)
 		}
 		elapse(machineLatency + f.cloud.lag)
@@ -330,7 +331,7 @@ func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
 		elapse(time.Second)
 		f.service.Refresh(named(name))
 		elapse(2 * time.Second)
-		if got := f.stateOf(name, "a"); got != states(name, actuator.Starting, actuator.Starting) {
+		if got := f.stateOf(name); got != states(name, actuator.Starting, actuator.Starting) {
 			t.Errorf("after the start: %s", got)
 		}
 	})
@@ -338,7 +339,7 @@ func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
 
 func TestAStopOfAClusterThatShouldRunByNowDoesNotLeave(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		names := f.fill("a", 2)
+		names := f.fill(2)
 		f.take()
 		f.running[names[0]] = true
 		f.stop(names...)
@@ -360,7 +361,7 @@ func TestAStopOfAClusterThatShouldRunByNowDoesNotLeave(t *testing.T) {
 
 func TestARefusalIsOfItsClusterAndStandsUntilAnOrderIsTaken(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		names := f.fill("a", 3)
+		names := f.fill(3)
 		f.take()
 		f.cloud.denied[names[1]] = true
 		f.cloud.refused[names[2]+"-1"] = &actuator.Error{Class: actuator.NoCapacity, Message: "none"}
@@ -402,7 +403,7 @@ func TestARefusalIsOfItsClusterAndStandsUntilAnOrderIsTaken(t *testing.T) {
 
 func TestOfAnOrderThatWasRefusedInPartTheRestCounts(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		name := f.fill("a", 1)[0]
+		name := f.fill(1)[0]
 		f.cloud.lag = 5 * time.Second
 		f.cloud.refused[name+"-1"] = &actuator.Error{Class: actuator.Other, Message: "protected", RefusedIDs: []string{name + "-1"}}
 		f.stop(name)
@@ -412,7 +413,7 @@ func TestOfAnOrderThatWasRefusedInPartTheRestCounts(t *testing.T) {
 		}
 		f.service.Refresh(named(name))
 		elapse(2 * time.Second)
-		if got := f.stateOf(name, "a"); got != states(name, actuator.Stopping, actuator.Running) {
+		if got := f.stateOf(name); got != states(name, actuator.Stopping, actuator.Running) {
 			t.Errorf("found %s", got)
 		}
 	})
@@ -438,7 +439,7 @@ func TestOneClusterDoesNotSpoilALookAtOthers(t *testing.T) {
 
 func TestAThrottledAccountIsAskedLess(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		name := f.fill("a", 1)[0]
+		name := f.fill(1)[0]
 		f.cloud.countAgain(1000)
 		for range 60 {
 			f.look(name, "a")
@@ -464,7 +465,7 @@ func TestAThrottledAccountIsAskedLess(t *testing.T) {
 
 func TestSettledClustersShareALook(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
-		names := f.fill("a", 50)
+		names := f.fill(50)
 		f.take()
 		f.cloud.looks = 0
 		elapse(10 * time.Minute)

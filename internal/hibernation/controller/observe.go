@@ -110,11 +110,11 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 		return reconcile.ErrPending
 	}
 	c.machineAccounts.store(seen.name, look.Machines, seen.Now)
-	if look.Err != nil {
+	if look.Err == nil {
+		seen.Machines = look.Machines
+	} else {
 		seen.ObservationError = explainCloudError(look.Err)
-		return nil
 	}
-	seen.Machines = look.Machines
 	return nil
 }
 

@@ -98,14 +98,14 @@ func discarding(known time.Duration) func(*Observed) {
 	}
 }
 
-func knowing(id string, i int) func(*Observed) {
-	return withInstance(i, func(s *Instance) { s.Rotation = id })
+func knowing(i int) func(*Observed) {
+	return withInstance(i, func(s *Instance) { s.Rotation = "r" })
 }
 
-func knowingAll(id string) func(*Observed) {
+func knowingAll() func(*Observed) {
 	return func(o *Observed) {
 		for i := range o.Instances {
-			o.Instances[i].Rotation = id
+			o.Instances[i].Rotation = "r"
 		}
 	}
 }
@@ -332,16 +332,16 @@ func TestDecide(t *testing.T) {
 		}), settledAs(StateHealthy)},
 		"a rotation begins with new passwords":           {healthyCluster(rotating("", false)), decision{"new passwords", PrepareRotation{}, StateHealthy}},
 		"a rotation waits for a healthy cluster":         {healthyCluster(rotating("", false), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
-		"the primary gets second passwords":              {healthyCluster(rotating("r", false), knowing("r", 1)), decision{"two passwords", RetainPasswords{0}, StateHealthy}},
-		"replicas have to have heard of the passwords":   {healthyCluster(rotating("r", false), knowing("r", 0), knowing("r", 1)), decision{"replicas learn passwords", Nothing{}, StateHealthy}},
-		"channels get the new password":                  {healthyCluster(rotating("r", false), knowingAll("r"), withInstance(2, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{2}, StateHealthy}},
-		"then the new passwords are in force":            {healthyCluster(rotating("r", false), knowingAll("r")), decision{"passwords in force", PromotePasswords{}, StateHealthy}},
-		"and the rotation is done":                       {healthyCluster(rotating("r", true), knowingAll("r")), decision{"rotated", EndRotation{}, StateHealthy}},
-		"old passwords stay while files have them":       {healthyCluster(discarding(0), knowingAll("r")), decision{"old passwords in files", Nothing{}, StateHealthy}},
-		"and while the kubelet may not have read them":   {healthyCluster(discarding(time.Minute), knowingAll("r")), decision{"old passwords in files", Nothing{}, StateHealthy}},
-		"and while a channel has one":                    {healthyCluster(discarding(time.Hour), knowingAll("r"), withInstance(1, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{1}, StateHealthy}},
-		"then they end":                                  {healthyCluster(discarding(time.Hour), knowingAll("r")), decision{"one password", DiscardPasswords{0}, StateHealthy}},
-		"a replica may be behind with their end":         {healthyCluster(discarding(time.Hour), knowing("r", 2)), settledAs(StateHealthy)},
+		"the primary gets second passwords":              {healthyCluster(rotating("r", false), knowing(1)), decision{"two passwords", RetainPasswords{0}, StateHealthy}},
+		"replicas have to have heard of the passwords":   {healthyCluster(rotating("r", false), knowing(0), knowing(1)), decision{"replicas learn passwords", Nothing{}, StateHealthy}},
+		"channels get the new password":                  {healthyCluster(rotating("r", false), knowingAll(), withInstance(2, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{2}, StateHealthy}},
+		"then the new passwords are in force":            {healthyCluster(rotating("r", false), knowingAll()), decision{"passwords in force", PromotePasswords{}, StateHealthy}},
+		"and the rotation is done":                       {healthyCluster(rotating("r", true), knowingAll()), decision{"rotated", EndRotation{}, StateHealthy}},
+		"old passwords stay while files have them":       {healthyCluster(discarding(0), knowingAll()), decision{"old passwords in files", Nothing{}, StateHealthy}},
+		"and while the kubelet may not have read them":   {healthyCluster(discarding(time.Minute), knowingAll()), decision{"old passwords in files", Nothing{}, StateHealthy}},
+		"and while a channel has one":                    {healthyCluster(discarding(time.Hour), knowingAll(), withInstance(1, func(s *Instance) { s.Channel.HasOldPassword = true })), decision{"a channel with an old password", RenewChannel{1}, StateHealthy}},
+		"then they end":                                  {healthyCluster(discarding(time.Hour), knowingAll()), decision{"one password", DiscardPasswords{0}, StateHealthy}},
+		"a replica may be behind with their end":         {healthyCluster(discarding(time.Hour), knowing(2)), settledAs(StateHealthy)},
 		"and the end is done":                            {healthyCluster(discarding(time.Hour)), decision{"rotated", EndRotation{true}, StateHealthy}},
 		"what is left over from a stop is removed":       {healthyCluster(func(o *Observed) { o.HasLeftovers = true }), decision{"left over from a stop", RemoveLeftovers{}, StateHealthy}},
 		"a stop of a healthy cluster is reached at once": {healthyCluster(stopAsked), decision{"stop reached", nothing, StateHealthy}},

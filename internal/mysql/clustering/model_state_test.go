@@ -504,7 +504,8 @@ func splitByServer(do Action) (map[int]serverAction, bool) {
 		return map[int]serverAction{do.Index: {"ConfigureReplica", do.Source}}, true
 	case CloneFrom:
 		return map[int]serverAction{do.Index: {"CloneFrom", do.Donor}}, true
-	case Nothing, PromoteInStatus, SetRole, ClearDemote, EndStop, RemoveLeftovers, RestoreDurability, RenewAccounts:
+	case Nothing, PromoteInStatus, SetRole, ClearDemote, EndStop, RemoveLeftovers, RestoreDurability, RenewAccounts,
+		PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate:
 	}
 	return nil, false
 }

@@ -543,6 +543,7 @@ func (w *modelState) performAction(do Action, f actionOutcome) error {
 		w.servers[do.Index].demote = false
 	case Nothing, EndStop, RemoveLeftovers, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom, RestoreDurability, RenewAccounts:
 		return w.sendAll(do, f)
+	case PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate: // The model has no passwords.
 	}
 	return nil
 }

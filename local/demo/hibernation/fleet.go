@@ -41,10 +41,9 @@ const (
 	upstreamSeconds = 401
 )
 
-var (
-	secretKind    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	namespaceKind = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-)
+func coreKind(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: resource}
+}
 
 // FleetSize is how many clusters are measured, in how many accounts.
 type FleetSize struct{ Clusters, Accounts int }
@@ -177,11 +176,11 @@ func (f *fleet) createCluster(ctx context.Context, n int) error {
 		kind   schema.GroupVersionResource
 		object *unstructured.Unstructured
 	}{
-		{namespaceKind, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}},
-		{secretKind, c.BuildSecret(name+"-aws-creds", map[string]any{
+		{coreKind("namespaces"), &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}}},
+		{coreKind("secrets"), c.BuildSecret(name+"-aws-creds", map[string]any{
 			"aws_access_key_id": accessKey, "aws_secret_access_key": "simulated", "endpoint_url": f.clouds[f.account(n)],
 		})},
-		{secretKind, c.BuildSecret(name+"-admin-kubeconfig", map[string]any{"kubeconfig": string(f.target.kubeconfig)})},
+		{coreKind("secrets"), c.BuildSecret(name+"-admin-kubeconfig", map[string]any{"kubeconfig": string(f.target.kubeconfig)})},
 		{deployment.GroupVersionKind().GroupVersion().WithResource("clusterdeployments"), deployment},
 	} {
 		if _, err := f.hub.Resource(o.kind).Namespace(o.object.GetNamespace()).Create(ctx, o.object, metav1.CreateOptions{}); err != nil {

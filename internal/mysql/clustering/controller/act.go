@@ -77,12 +77,8 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 	switch do := do.(type) {
 	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers:
 		return nil
-	case clustering.PrepareRotation, clustering.PromotePasswords, clustering.RetainPasswords, clustering.DiscardPasswords, clustering.EndRotation:
-		return c.rotate(ctx, seen, do)
-	case clustering.SetRole:
-		return c.setRole(ctx, seen, do)
-	case clustering.ClearDemote:
-		return c.patchPod(ctx, seen, do.Index, "annotations", map[string]any{mocov1beta2.DemoteAnnotation: nil})
+	case clustering.SetRole, clustering.ClearDemote, clustering.PrepareRotation, clustering.PromotePasswords, clustering.EndRotation:
+		return c.writeObjects(ctx, seen, do)
 	case clustering.KillConnections:
 		return seen.killConnections(ctx, do.Index)
 	case clustering.CancelPending:
@@ -91,35 +87,77 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 	case clustering.StopIO:
 		return seen.stopIO(ctx, do)
 	case clustering.SetReadOnly:
-		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.SetReadOnly(ctx) })
+		return seen.callServer(ctx, do.Index, do, (*sqlclient.Server).SetReadOnly)
 	case clustering.MakeWritable:
-		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
-			return s.SetWritable(ctx, seen.facts[do.Index].SemiSync, do.WaitFor)
-		})
+		return seen.makeWritable(ctx, do)
 	case clustering.StartIO:
-		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.StartReceiving(ctx) })
+		return seen.callServer(ctx, do.Index, do, (*sqlclient.Server).StartReceiving)
 	case clustering.RestartSQL:
-		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.StartApplying(ctx) })
+		return seen.callServer(ctx, do.Index, do, (*sqlclient.Server).StartApplying)
 	case clustering.ConfigurePrimary:
-		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
-			return s.BecomeSource(ctx, seen.facts[do.Index].SemiSync, do.WaitFor)
-		})
+		return seen.becomeSource(ctx, do)
 	case clustering.ConfigureReplica:
 		return seen.configureReplica(ctx, do)
 	case clustering.CloneFrom:
 		return seen.cloneFrom(ctx, do)
 	case clustering.RestoreDurability:
-		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
-			return s.RestoreDurability(ctx, seen.facts[do.Index].SemiSync)
-		})
+		return seen.restoreDurability(ctx, do)
 	case clustering.RenewChannel:
 		return seen.renewChannel(ctx, do)
 	case clustering.ReloadCertificate:
-		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.ReloadCertificate(ctx) })
+		return seen.callServer(ctx, do.Index, do, (*sqlclient.Server).ReloadCertificate)
 	case clustering.RenewAccounts:
 		return seen.renewAccounts(ctx, do)
+	case clustering.RetainPasswords:
+		return seen.retainPasswords(ctx, do)
+	case clustering.DiscardPasswords:
+		return seen.discardPasswords(ctx, do)
 	}
 	return nil
+}
+
+// writeObjects does what is no statement of a server.
+func (c Controller) writeObjects(ctx context.Context, seen *observation, do clustering.Action) error {
+	switch do := do.(type) {
+	case clustering.SetRole:
+		return c.setRole(ctx, seen, do)
+	case clustering.ClearDemote:
+		return c.patchPod(ctx, seen, do.Index, "annotations", map[string]any{mocov1beta2.DemoteAnnotation: nil})
+	case clustering.PrepareRotation:
+		return c.prepareRotation(ctx, seen)
+	case clustering.PromotePasswords:
+		return c.promotePasswords(ctx, seen)
+	case clustering.EndRotation:
+		return c.endRotation(ctx, seen, do)
+	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers, clustering.KillConnections, clustering.CancelPending,
+		clustering.StopIO, clustering.StartIO, clustering.SetReadOnly, clustering.MakeWritable, clustering.RestartSQL, clustering.ConfigurePrimary,
+		clustering.ConfigureReplica, clustering.CloneFrom, clustering.RestoreDurability, clustering.RenewChannel, clustering.ReloadCertificate,
+		clustering.RenewAccounts, clustering.RetainPasswords, clustering.DiscardPasswords:
+	}
+	return nil
+}
+
+func (s *observation) makeWritable(ctx context.Context, do clustering.MakeWritable) error {
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
+		return server.SetWritable(ctx, s.facts[do.Index].SemiSync, do.WaitFor)
+	})
+}
+
+func (s *observation) becomeSource(ctx context.Context, do clustering.ConfigurePrimary) error {
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
+		return server.BecomeSource(ctx, s.facts[do.Index].SemiSync, do.WaitFor)
+	})
+}
+
+func (s *observation) restoreDurability(ctx context.Context, do clustering.RestoreDurability) error {
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
+		return server.RestoreDurability(ctx, s.facts[do.Index].SemiSync)
+	})
+}
+
+// callServer is runAction for what needs nothing but the server.
+func (s *observation) callServer(ctx context.Context, i int, do clustering.Action, call func(*sqlclient.Server, context.Context) error) error {
+	return s.runAction(ctx, i, do, func(ctx context.Context, server *sqlclient.Server) error { return call(server, ctx) })
 }
 
 // runAction runs statements that later passes may find pending.

@@ -59,49 +59,54 @@ func (c Controller) passwordsKnownSince(ctx context.Context, cluster *mocov1beta
 	return since
 }
 
-// rotate does one step of a rotation.
-func (c Controller) rotate(ctx context.Context, seen *observation, do clustering.Action) error {
-	secret, err := seen.readSecret()
+func (c Controller) prepareRotation(ctx context.Context, seen *observation) error {
+	return c.changeSecret(ctx, seen, func(secret *corev1.Secret) {
+		secret.Data = accounts.AddNextPasswords(secret.Data, rand.Text)
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, mocov1beta2.RotationIDAnnotation, rand.Text())
+	})
+}
+
+func (s *observation) retainPasswords(ctx context.Context, do clustering.RetainPasswords) error {
+	secret, err := s.readSecret()
 	if err != nil {
 		return err
 	}
-	switch do := do.(type) {
-	case clustering.PrepareRotation:
-		after := secret.DeepCopy()
-		after.Data = accounts.AddNextPasswords(after.Data, rand.Text)
-		metav1.SetMetaDataAnnotation(&after.ObjectMeta, mocov1beta2.RotationIDAnnotation, rand.Text())
-		return c.patchSecret(ctx, secret, after)
-	case clustering.RetainPasswords:
-		statement := accounts.BuildRetainStatement(secret.Data, seen.Rotation.ID)
-		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.RunStatements(ctx, []string{statement}) })
-	case clustering.PromotePasswords:
-		after := secret.DeepCopy()
-		after.Data = accounts.PromoteNextPasswords(after.Data)
-		if err := c.patchSecret(ctx, secret, after); err != nil {
-			return err
-		}
-		for i := range seen.conns { // They would log in with the old password for as long as they live.
-			seen.clusterConns.forgetInstance(i)
-		}
-		return nil
-	case clustering.DiscardPasswords:
-		return seen.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
-			return s.RunStatements(ctx, []string{accounts.BuildDiscardStatement()})
-		})
-	case clustering.EndRotation:
-		if do.Discarded {
-			after := secret.DeepCopy()
-			delete(after.Annotations, mocov1beta2.RotationIDAnnotation)
-			if err := c.patchSecret(ctx, secret, after); err != nil {
-				return err
-			}
-		}
-		return c.removeAnnotations(ctx, seen.cluster, []string{mocov1beta2.RotationAnnotation})
+	statement := accounts.BuildRetainStatement(secret.Data, s.Rotation.ID)
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.RunStatements(ctx, []string{statement}) })
+}
+
+func (s *observation) discardPasswords(ctx context.Context, do clustering.DiscardPasswords) error {
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
+		return s.RunStatements(ctx, []string{accounts.BuildDiscardStatement()})
+	})
+}
+
+func (c Controller) promotePasswords(ctx context.Context, seen *observation) error {
+	if err := c.changeSecret(ctx, seen, func(secret *corev1.Secret) { secret.Data = accounts.PromoteNextPasswords(secret.Data) }); err != nil {
+		return err
+	}
+	for i := range seen.conns { // They would log in with the old password for as long as they live.
+		seen.clusterConns.forgetInstance(i)
 	}
 	return nil
 }
 
-// patchSecret changes the Secret that was observed and no newer one.
-func (c Controller) patchSecret(ctx context.Context, before, after *corev1.Secret) error {
+func (c Controller) endRotation(ctx context.Context, seen *observation, do clustering.EndRotation) error {
+	if do.Discarded {
+		if err := c.changeSecret(ctx, seen, func(secret *corev1.Secret) { delete(secret.Annotations, mocov1beta2.RotationIDAnnotation) }); err != nil {
+			return err
+		}
+	}
+	return c.removeAnnotations(ctx, seen.cluster, []string{mocov1beta2.RotationAnnotation})
+}
+
+// changeSecret changes the Secret that was observed and no newer one.
+func (c Controller) changeSecret(ctx context.Context, seen *observation, change func(*corev1.Secret)) error {
+	before, err := seen.readSecret()
+	if err != nil {
+		return err
+	}
+	after := before.DeepCopy()
+	change(after)
 	return reconcile.PatchObserved(ctx, c.client, before, after, Name)
 }
