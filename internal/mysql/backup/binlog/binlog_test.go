@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +21,7 @@ func event(kind byte, body string) []byte {
 	raw := make([]byte, 19)
 	raw[4] = kind
 	binary.LittleEndian.PutUint32(raw[9:], uint32(len(raw)+len(body)))
-	return append(raw, body...)
+	return slices.Concat(raw, []byte(body))
 }
 
 const uuid = "\x3e\x11\xfa\x47\x71\xca\x11\xe1\x9e\x33\xc8\x0a\xa9\x42\x95\x62"

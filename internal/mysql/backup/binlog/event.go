@@ -107,24 +107,26 @@ type fieldReader struct {
 	short bool
 }
 
-func (r *fieldReader) take(size int) []byte {
-	if size > len(r.left) {
+func (r *fieldReader) take(size int64) []byte {
+	if size < 0 || size > int64(len(r.left)) {
 		r.short, r.left = true, nil
-		return make([]byte, size)
+		return make([]byte, uuidSize) // As long as any field that is looked into.
 	}
 	taken := r.left[:size]
 	r.left = r.left[size:]
 	return taken
 }
 
-func (r *fieldReader) fixed(size int) uint64 {
-	var all [8]byte
-	copy(all[:], r.take(size))
-	return binary.LittleEndian.Uint64(all[:])
+func (r *fieldReader) fixed(size int64) int64 {
+	var value int64
+	for i, b := range r.take(size)[:size] {
+		value |= int64(b) << (8 * i)
+	}
+	return value
 }
 
 // packed reads an integer with the length that its first byte says, as in MySQL's network protocol.
-func (r *fieldReader) packed() uint64 {
+func (r *fieldReader) packed() int64 {
 	const two, three, eight = 252, 253, 254
 	switch first := r.fixed(1); first {
 	case two:
@@ -177,19 +179,19 @@ func (r *fieldReader) readTaggedHead() (TransactionHead, error) {
 	}
 	var uuid [uuidSize]byte
 	var tag string
-	var number, committed, size uint64
+	var number, committed, size int64
 	for !r.short && size == 0 {
 		switch field := r.variable(); field {
 		case flagsField, lastCommittedField, sequenceField:
 			r.variable()
 		case uuidField:
 			for i := range uuid {
-				uuid[i] = byte(r.variable())
+				uuid[i] = byte(r.variable() & 0xff)
 			}
 		case numberField:
 			number = r.variable() >> 1 // It has a sign.
 		case tagField:
-			tag = string(r.take(int(min(r.variable(), uint64(len(r.left)+1)))))
+			tag = string(r.take(r.variable()))
 		case committedField, originalField:
 			committed = r.variable()
 		case sizeField:
@@ -202,7 +204,7 @@ func (r *fieldReader) readTaggedHead() (TransactionHead, error) {
 }
 
 // variable reads an integer whose length is the number of ones that end its first byte, plus one.
-func (r *fieldReader) variable() uint64 {
+func (r *fieldReader) variable() int64 {
 	if len(r.left) == 0 {
 		r.short = true
 		return 0
@@ -212,16 +214,16 @@ func (r *fieldReader) variable() uint64 {
 		r.take(1)
 		return r.fixed(8)
 	}
-	return r.fixed(size) >> size
+	return r.fixed(int64(size)) >> size
 }
 
-func newHead(uuid []byte, tag string, number, committed, size uint64) (TransactionHead, error) {
+func newHead(uuid []byte, tag string, number, committed, size int64) (TransactionHead, error) {
 	text := fmt.Sprintf("%x-%x-%x-%x-%x:", uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
 	if tag != "" {
 		text += tag + ":"
 	}
 	set, err := gtid.Parse(fmt.Sprintf("%s%d", text, number))
-	return TransactionHead{GTID: set, Committed: time.UnixMicro(int64(committed)).UTC(), Size: int64(size)}, err
+	return TransactionHead{GTID: set, Committed: time.UnixMicro(committed).UTC(), Size: size}, err
 }
 
 // HasChecksums says of a FormatEvent whether the events of its file end with checksums.
@@ -242,9 +244,9 @@ func (e BinlogEvent) IsCompatible(other BinlogEvent) bool {
 func (e BinlogEvent) QueryText(checksummed bool) string {
 	body := fieldReader{left: e.Raw[headerSize:]}
 	body.take(8) // The session and how long it took.
-	schema := int(body.fixed(1))
+	schema := body.fixed(1)
 	body.take(2) // An error.
-	body.take(int(body.fixed(2)))
+	body.take(body.fixed(2))
 	body.take(schema + 1)
 	return string(trimChecksum(body.left, checksummed))
 }

@@ -41,8 +41,13 @@ func (h SegmentHeader) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the head of a segment: %w", err)
 	}
+	if len(text) > maxSegmentHeader {
+		return nil, fmt.Errorf("expected GTID sets of at most %d bytes, found %d", maxSegmentHeader, len(text))
+	}
 	head := binary.LittleEndian.AppendUint32(nil, skippableFrame)
-	head = binary.LittleEndian.AppendUint32(head, uint32(len(text)))
+	for shift := range 4 {
+		head = append(head, byte(len(text)>>(8*shift)&0xff))
+	}
 	return append(head, text...), nil
 }
 

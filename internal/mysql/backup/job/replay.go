@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
 
-// headerReaders is how many segments are looked at at a time.
+// headerReaders is how many segments are read at the same time.
 const headerReaders = 8
 
 // planReplay finds out what follows the dump, and which transactions are there after it.

@@ -307,10 +307,11 @@ func (s *shipper) findNewestBackup(ctx context.Context) (mocov1beta2.BackupStatu
 		return status, err
 	}
 	newest, err := backup.ChooseBackup(keys, s.namespace, s.name, s.Clock.Now().Add(time.Minute))
-	if err != nil {
-		return status, nil // There is none.
+	if err == nil { // Else there is none.
+		err = readJSONObject(ctx, s.store, newest.Record, &status)
+		return status, err
 	}
-	return status, readJSONObject(ctx, s.store, newest.Record, &status)
+	return status, nil
 }
 
 var errPrimaryChanged = errors.New("the primary is another than at the beginning")

@@ -204,6 +204,6 @@ func TestShippingSurvives(t *testing.T) {
 	execStatements(t, primary, "set global super_read_only = on")
 	execStatements(t, replica, "stop replica", "reset replica all", "set global super_read_only = off", "set global read_only = off")
 	primary.KillAtOnce(t)
-	w = startRowWriter(t, replica)
+	startRowWriter(t, replica)
 	expectReached("after a failover", replica)
 }

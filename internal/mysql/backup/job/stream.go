@@ -7,10 +7,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -61,7 +62,7 @@ func startStream(ctx context.Context, host, password, dir string, without gtid.S
 	s := &binlogStream{cancel: cancel, options: options, dir: dir, exited: make(chan struct{})}
 	s.cmd = clientCommand(ctx, "mysqlbinlog", []string{
 		options.defaultsFlag(), "--raw", "--stop-never", "--read-from-remote-source=BINLOG-DUMP-GTIDS", "--exclude-gtids=" + without.String(),
-		fmt.Sprintf("--connection-server-id=%d", firstServerID+rand.Uint32N(firstServerID)), "--result-file=" + dir + string(filepath.Separator), "",
+		fmt.Sprintf("--connection-server-id=%d", randomServerID()), "--result-file=" + dir + string(filepath.Separator), "",
 	})
 	s.cmd.Stderr = &limitedBuffer{to: &s.errors, left: maxComplaint}
 	if err := s.cmd.Start(); err != nil {
@@ -73,6 +74,12 @@ func startStream(ctx context.Context, host, password, dir string, without gtid.S
 		s.exitedAs = s.cmd.Wait()
 	}()
 	return s, nil
+}
+
+func randomServerID() uint32 {
+	var bytes [4]byte
+	_, _ = rand.Read(bytes[:]) // It never fails.
+	return firstServerID | binary.LittleEndian.Uint32(bytes[:])
 }
 
 // stop ends mysqlbinlog.
