@@ -32,6 +32,9 @@ const (
 	deliveryLimit = 30 * time.Second
 	// uploadLimit bounds what is written at a time.
 	uploadLimit = 10 * time.Minute
+	// maxFailing is for how long sessions may fail before the program ends: a container that is started again has the passwords and
+	// authorities of today.
+	maxFailing = 2 * time.Minute
 	// maxShipRetry is the longest wait after an error.
 	maxShipRetry = 15 * time.Second
 	// streamFolder and segmentFile are the names of what is on its way.
@@ -99,7 +102,7 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 	if err := s.clearSpool(); err != nil {
 		return err
 	}
-	retry := time.Second
+	retry, workedAt := time.Second, s.Clock.Now()
 	for {
 		began := s.Clock.Now()
 		err := s.runSession(ctx)
@@ -107,7 +110,10 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 			return nil
 		}
 		if s.Clock.Since(began) > maxShipRetry {
-			retry = time.Second
+			retry, workedAt = time.Second, s.Clock.Now()
+		}
+		if s.Clock.Since(workedAt) > maxFailing {
+			return fmt.Errorf("binary logs could not be shipped for %s: %w", maxFailing, err)
 		}
 		s.status.setProblem(err)
 		s.Log.Warn("Shipping begins again", "because", err.Error(), "after", retry.String())
