@@ -147,8 +147,8 @@ func TestSecretValuesStayInTheSecret(t *testing.T) {
 	for _, e := range a.listPods(t)[0].Spec.Containers[0].Env {
 		env[e.Name] = e
 	}
-	if from := env["TOKEN"].ValueFrom; from == nil || from.SecretKeyRef == nil || from.SecretKeyRef.Name != secret.Name || from.SecretKeyRef.Key != "TOKEN" {
-		t.Errorf("expected a reference to the Secret, found %+v", env["TOKEN"])
+	if from := env["TOKEN"].ValueFrom; from == nil || from.SecretKeyRef == nil || from.SecretKeyRef.Name == secret.Name || from.SecretKeyRef.Key != "TOKEN" {
+		t.Errorf("expected a reference to the revision's own Secret, found %+v", env["TOKEN"])
 	}
 	if env["PORT"].Value != "8080" || !strings.Contains(env["VCAP_APPLICATION"].Value, `"application_id":"`+a.name+`"`) {
 		t.Errorf("expected a port and what the app is, found %+v and %+v", env["PORT"], env["VCAP_APPLICATION"])

@@ -157,7 +157,10 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 	deployment := alice.expect(t, http.StatusCreated, "POST /v3/deployments", `{`+relatedTo(app)+`}`).field(t, "guid")
 	image := alice.get(t, "/v3/apps/"+app+"/packages").field(t, "resources.0.guid")
 	droplet := alice.get(t, "/v3/apps/"+app+"/droplets/current").field(t, "guid")
+	domain := alice.get(t, "/v3/domains").field(t, "resources.0.guid")
+	address := alice.expect(t, http.StatusCreated, "POST /v3/routes", `{"host":"`+app+`","relationships":{"space":{"data":{"guid":"`+space+`"}},"domain":{"data":{"guid":"`+domain+`"}}}}`).field(t, "guid")
 	guids := map[string]string{
+		"routes": address,
 		"apps": app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,
 		"revisions": app + "-0", "spaces": space, "organizations": e.org, "read": app,
 	}
@@ -177,9 +180,9 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 		"GET /v3/spaces?organization_guids={guid} {guid of organizations}": "",
 	}
 	for _, route := range handlers.Routes() {
-		// A job says itself whose it is, and there is one quota for everybody.
-		if strings.Contains(route.Path, "{guid}") && !strings.Contains(route.Path, "jobs") && !strings.Contains(route.Path, "quotas") {
-			path := strings.NewReplacer("{type}", "web", "{index}", "0", "{name}", "ssh").Replace(route.Path)
+		// A job says itself whose it is, and there is one quota for everybody, as domains are.
+		if strings.Contains(route.Path, "{guid}") && !slices.ContainsFunc([]string{"jobs", "quotas", "/v3/domains"}, func(part string) bool { return strings.Contains(route.Path, part) }) {
+			path := strings.NewReplacer("{type}", "web", "{index}", "0", "{name}", "ssh", "{destination}", "x").Replace(route.Path)
 			parts := strings.Split(path, "/")
 			lines[route.Method+" "+path+" {guid of "+parts[slices.Index(parts, "{guid}")-1]+"}"] = body
 		}
