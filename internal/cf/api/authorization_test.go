@@ -161,7 +161,7 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 	address := alice.expect(t, http.StatusCreated, "POST /v3/routes", `{"host":"`+app+`","relationships":{"space":{"data":{"guid":"`+space+`"}},"domain":{"data":{"guid":"`+domain+`"}}}}`).field(t, "guid")
 	guids := map[string]string{
 		"routes": address,
-		"apps": app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,
+		"apps":   app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,
 		"revisions": app + "-0", "spaces": space, "organizations": e.org, "read": app,
 	}
 	// It makes sense to every route that reads one.
