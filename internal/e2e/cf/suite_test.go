@@ -92,6 +92,7 @@ func newEnv(t testing.TB, through *requestCounter) *env {
 	w.startAPI(t, binary)
 	w.org = "org-" + rand.String(5)
 	w.ExpectCreated(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: w.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
+	w.ExpectCreated(t, &korifiv1alpha1.CFDomain{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "example"}, Spec: korifiv1alpha1.CFDomainSpec{Name: "example.com"}})
 	testenv.Eventually(t, "the org has its namespace", func() error { return w.requireLabel(t, w.org, korifiv1alpha1.OrgGUIDLabel) })
 	return w
 }
