@@ -191,38 +191,51 @@ func listDestinations(ctx context.Context, r *Request) (Response, error) {
 
 // addDestinations adds those that a route does not have; replaceDestinations takes away the others.
 func addDestinations(ctx context.Context, r *Request, body payloads.Destinations) (Response, error) {
-	return r.changeDestinations(ctx, body, func(obj *korifiv1alpha1.CFRoute) []korifiv1alpha1.RouteDestination {
-		return slices.Clone(obj.Spec.Destinations)
-	})
+	return r.changeDestinations(ctx, body, false)
 }
 
 func replaceDestinations(ctx context.Context, r *Request, body payloads.Destinations) (Response, error) {
-	return r.changeDestinations(ctx, body, func(*korifiv1alpha1.CFRoute) []korifiv1alpha1.RouteDestination { return nil })
+	return r.changeDestinations(ctx, body, true)
 }
 
-func (r *Request) changeDestinations(ctx context.Context, body payloads.Destinations, keep func(*korifiv1alpha1.CFRoute) []korifiv1alpha1.RouteDestination) (Response, error) {
+func (r *Request) changeDestinations(ctx context.Context, body payloads.Destinations, replaces bool) (Response, error) {
 	obj, err := r.Store.GetRoute(ctx, r.Caller, r.guid())
 	if err != nil {
 		return Response{}, err
 	}
-	to := keep(obj)
-	for _, wanted := range body.Destinations {
-		if err := wanted.Validate(); err != nil {
-			return Response{}, err
-		}
-		app, err := r.Store.GetApp(ctx, r.Caller, wanted.App.GUID)
-		if err != nil || app.Namespace != obj.Namespace {
-			return Response{}, apierrors.NewUnprocessableEntity("App(s) with guid(s) \"" + wanted.App.GUID + "\" do not exist or you do not have access; a route and its apps are in one space")
-		}
-		to = withDestination(to, korifiv1alpha1.RouteDestination{
-			AppRef: corev1.LocalObjectReference{Name: app.Name}, ProcessType: wanted.ProcessType(), Port: wanted.Port,
-		})
+	wanted, err := r.parseDestinations(ctx, obj.Namespace, body)
+	if err != nil {
+		return Response{}, err
 	}
-	if len(to) > maxDestinations {
+	if len(wanted) > maxDestinations || !replaces && len(wanted)+len(obj.Spec.Destinations) > maxDestinations {
 		return Response{}, apierrors.NewUnprocessableEntity("expected at most 100 destinations of a route, found more; make another route")
 	}
-	obj, err = r.Store.SetDestinations(ctx, r.Caller, obj, to)
+	obj, err = r.Store.ChangeDestinations(ctx, r.Caller, obj, func(all []korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
+		if replaces {
+			all = nil
+		}
+		for _, one := range wanted {
+			all = withDestination(all, one)
+		}
+		return all
+	})
 	return present(r, presenter.ForDestinations, obj, err)
+}
+
+// parseDestinations refuses apps of other spaces as if they were not there.
+func (r *Request) parseDestinations(ctx context.Context, space string, body payloads.Destinations) ([]korifiv1alpha1.RouteDestination, error) {
+	var all []korifiv1alpha1.RouteDestination
+	for _, wanted := range body.Destinations {
+		if err := wanted.Validate(); err != nil {
+			return nil, err
+		}
+		app, err := r.Store.GetApp(ctx, r.Caller, wanted.App.GUID)
+		if err != nil || app.Namespace != space {
+			return nil, apierrors.NewUnprocessableEntity("App(s) with guid(s) \"" + wanted.App.GUID + "\" do not exist or you do not have access; a route and its apps are in one space")
+		}
+		all = append(all, korifiv1alpha1.RouteDestination{AppRef: corev1.LocalObjectReference{Name: app.Name}, ProcessType: wanted.ProcessType(), Port: wanted.Port})
+	}
+	return all, nil
 }
 
 // withDestination adds a destination, unless it is there already.
@@ -241,10 +254,12 @@ func deleteDestination(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	i := slices.IndexFunc(obj.Spec.Destinations, func(d korifiv1alpha1.RouteDestination) bool { return d.GUID == r.HTTP.PathValue("destination") })
-	if i < 0 {
+	isMeant := func(d korifiv1alpha1.RouteDestination) bool { return d.GUID == r.HTTP.PathValue("destination") }
+	if !slices.ContainsFunc(obj.Spec.Destinations, isMeant) {
 		return Response{}, apierrors.NewUnprocessableEntity("Unable to unmap route from destination. Ensure the route has a destination with this guid.")
 	}
-	_, err = r.Store.SetDestinations(ctx, r.Caller, obj, slices.Delete(slices.Clone(obj.Spec.Destinations), i, i+1))
+	_, err = r.Store.ChangeDestinations(ctx, r.Caller, obj, func(all []korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
+		return slices.DeleteFunc(all, isMeant)
+	})
 	return Response{Status: http.StatusNoContent}, err
 }

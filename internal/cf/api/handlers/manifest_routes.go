@@ -90,20 +90,21 @@ func (r *Request) mapRoute(ctx context.Context, app *korifiv1alpha1.CFApp, spec 
 			return err
 		}
 	}
-	to := withDestination(slices.Clone(obj.Spec.Destinations), korifiv1alpha1.RouteDestination{
-		AppRef: corev1.LocalObjectReference{Name: app.Name}, ProcessType: korifiv1alpha1.WebProcess,
-	})
-	if len(to) == len(obj.Spec.Destinations) {
+	if indexOfApp(obj, app) >= 0 {
 		return nil
 	}
-	_, err = r.Store.SetDestinations(ctx, r.Caller, obj, to)
+	_, err = r.Store.ChangeDestinations(ctx, r.Caller, obj, func(all []korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
+		return withDestination(all, korifiv1alpha1.RouteDestination{AppRef: corev1.LocalObjectReference{Name: app.Name}, ProcessType: korifiv1alpha1.WebProcess})
+	})
 	return err
 }
 
 func (r *Request) unmapRoutes(ctx context.Context, app *korifiv1alpha1.CFApp, routes []*korifiv1alpha1.CFRoute) error {
 	for _, obj := range routes {
-		to := slices.DeleteFunc(slices.Clone(obj.Spec.Destinations), func(d korifiv1alpha1.RouteDestination) bool { return d.AppRef.Name == app.Name })
-		if _, err := r.Store.SetDestinations(ctx, r.Caller, obj, to); err != nil {
+		_, err := r.Store.ChangeDestinations(ctx, r.Caller, obj, func(all []korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
+			return slices.DeleteFunc(all, func(d korifiv1alpha1.RouteDestination) bool { return d.AppRef.Name == app.Name })
+		})
+		if err != nil {
 			return err
 		}
 	}

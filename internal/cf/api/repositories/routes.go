@@ -4,11 +4,14 @@ package repositories
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -106,12 +109,25 @@ func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, s
 	}}, Spec: spec})
 }
 
-// SetDestinations replaces the destinations of a route. It fails if somebody else has changed them meanwhile, because neither
-// list would be right.
-func (s *Store) SetDestinations(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute, to []korifiv1alpha1.RouteDestination) (*korifiv1alpha1.CFRoute, error) {
-	return patch(ctx, s, caller, obj.DeepCopy(), jsonObject{
-		"metadata": jsonObject{"resourceVersion": obj.ResourceVersion}, "spec": jsonObject{"destinations": to},
+// ChangeDestinations changes the destinations of a route as they are at this moment. Its controller writes the same object, so a
+// conflict is tried again.
+func (s *Store) ChangeDestinations(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute, change func([]korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination) (*korifiv1alpha1.CFRoute, error) {
+	changed := obj.DeepCopy()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		to := change(slices.Clone(changed.Spec.Destinations))
+		err := patchAsCaller(ctx, caller, changed, jsonObject{
+			"metadata": jsonObject{"resourceVersion": changed.ResourceVersion}, "spec": jsonObject{"destinations": to},
+		})
+		if k8serrors.IsConflict(err) {
+			return errors.Join(err, caller.Client.Get(ctx, client.ObjectKeyFromObject(obj), changed))
+		}
+		return err
 	})
+	if err != nil {
+		return nil, apierrors.FromError(err, RouteResourceType)
+	}
+	s.WaitForCache(ctx, changed)
+	return changed, nil
 }
 
 // DeleteRoute deletes a route.
