@@ -129,6 +129,7 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 		if o.verb == verb {
 			batch = append(batch, &clusterOrder{order: o, name: name, target: a.clusters[name].Target})
 			delete(a.pending, name)
+			a.clusters[name].leaving = o
 		}
 	}
 	return batch
@@ -237,6 +238,9 @@ func (s *Service) settle(o *clusterOrder, now time.Time) {
 	c := s.clusters[o.name]
 	if c == nil {
 		return
+	}
+	if c.leaving == o.order {
+		c.leaving = nil
 	}
 	wasRefused := o.refused != nil
 	o.isOpen, o.refused, o.isReported = false, o.err, false

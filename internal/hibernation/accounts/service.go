@@ -72,6 +72,8 @@ type cluster struct {
 	// reported is the state that the last pass saw.
 	reported string
 	order    *order
+	// leaving is the order that the cloud is being given, also if it was withdrawn since.
+	leaving *order
 	// unknownUntil is when it was last unknown what became of an order: a look that began before is no evidence.
 	unknownUntil time.Time
 	// nextPass is when its pass runs without a reason.
@@ -197,26 +199,33 @@ func (s *Service) wakeUp() {
 }
 
 // visible returns the snapshot as it is evidence: what was looked at before an order, or so soon after it that the cloud may not
-// show it yet, says nothing against the order.
+// show it yet, says nothing against the order. The one that is leaving comes after the one that was taken.
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot
-	if !seen.At.Before(c.confirmed.at.Add(readLag)) {
-		return seen
-	}
 	seen.Machines = slices.Clone(seen.Machines)
-	for i := range seen.Machines {
-		m := &seen.Machines[i]
-		if !slices.Contains(c.confirmed.ids, m.ID) {
+	if seen.At.Before(c.confirmed.at.Add(readLag)) {
+		follow(seen.Machines, c.confirmed.verb, c.confirmed.ids)
+	}
+	if c.leaving != nil {
+		follow(seen.Machines, c.leaving.verb, c.leaving.ids)
+	}
+	return seen
+}
+
+// follow shows machines as an order leaves them.
+func follow(machines []actuator.Machine, verb Verb, ids []string) {
+	for i := range machines {
+		m := &machines[i]
+		if !slices.Contains(ids, m.ID) {
 			continue
 		}
 		switch {
-		case c.confirmed.verb == StopVerb && m.State == actuator.Running:
+		case verb == StopVerb && m.State == actuator.Running:
 			m.State = actuator.Stopping
-		case c.confirmed.verb == StartVerb && m.State == actuator.Stopped:
+		case verb == StartVerb && m.State == actuator.Stopped:
 			m.State = actuator.Starting
 		}
 	}
-	return seen
 }
 
 // stateOf is the same for two snapshots that a pass would report in the same way.

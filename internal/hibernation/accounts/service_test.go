@@ -337,6 +337,31 @@ func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
 	})
 }
 
+func TestAnOrderThatLeavesIsNoSleepAlsoIfItIsWithdrawn(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		name := f.fill(1)[0]
+		f.stop(name)
+		elapse(machineLatency + readLag + 2*time.Second)
+		f.service.Refresh(named(name))
+		elapse(2 * time.Second)
+		if got := f.stateOf(name); got != states(name, actuator.Stopped, actuator.Stopped) {
+			t.Fatalf("before: %s", got)
+		}
+		if err := f.service.Order(named(name), StartVerb, []string{name + "-0", name + "-1"}); err != nil {
+			t.Error(err)
+		}
+		elapse(gatherTime + callLatency/2)
+		f.service.Withdraw(named(name))
+		if got := f.stateOf(name); got != states(name, actuator.Starting, actuator.Starting) {
+			t.Errorf("while the order leaves: %s", got)
+		}
+		elapse(time.Second)
+		if got := f.stateOf(name); got != states(name, actuator.Starting, actuator.Starting) {
+			t.Errorf("after it: %s", got)
+		}
+	})
+}
+
 func TestAStopOfAClusterThatShouldRunByNowDoesNotLeave(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(2)
