@@ -30,6 +30,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
@@ -115,6 +116,12 @@ func startHealthyCluster(t *testing.T, linked bool) (*mysqlpods.PodCluster, *tes
 	c.CreateMySQLCluster(t)
 	p := startManager(t, c)
 	waitUntilHealthy(t, c)
+	// Its accounts are older than its certificates, as those of a cluster from before TLS are, and are renewed once it is healthy. An
+	// ALTER USER that a cut keeps from being acknowledged lets nobody log in, which on real Pods the liveness probe ends.
+	testenv.Eventually(t, "the accounts are those of today", func() error {
+		version, err := query(t, c, primaryIndex(t, c), "select user_attributes->>'$.metadata."+accounts.VersionAttribute+"' from mysql.user where user = '"+accounts.AdminUser+"'")
+		return errors.Join(err, testenv.ErrorIf(version != accounts.CurrentVersion(true), "they are of %q", version))
+	})
 	mustRun(t, c, primaryIndex(t, c), "create database app", "create table app.rows_of (id bigint primary key, v varchar(40))")
 	return c, p
 }
