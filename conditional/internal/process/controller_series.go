@@ -16,9 +16,6 @@ type seriesDeleter interface {
 	DeletePartialMatch(labels prometheus.Labels) int
 }
 
-// allVectors is how many vectors controller-runtime has with series of each controller. One is found once it has a series.
-const allVectors = 15
-
 // DeleteQueueGauges deletes what tells how a controller's queue is now: controller-runtime counts for ever what a stop has dropped.
 func (all *Registry) DeleteQueueGauges(controller string) {
 	all.deleteSeries(controller, "workqueue_depth", "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds")
@@ -29,11 +26,6 @@ func (all *Registry) DeleteControllerSeries(controller string) { all.deleteSerie
 
 // deleteSeries deletes the controller's series of these metrics, or of all.
 func (all *Registry) deleteSeries(controller string, only ...string) {
-	all.vectorsMu.Lock()
-	defer all.vectorsMu.Unlock()
-	if len(all.vectors) < allVectors {
-		all.findVectors()
-	}
 	for name, v := range all.vectors {
 		if len(only) == 0 || slices.Contains(only, name) {
 			v.DeletePartialMatch(prometheus.Labels{"controller": controller})
@@ -41,30 +33,41 @@ func (all *Registry) deleteSeries(controller string, only ...string) {
 	}
 }
 
-// findVectors finds the vectors of controller-runtime, which keeps them to itself and deletes nothing. The registry hands out what is
-// there already to who registers the like of it.
-func (all *Registry) findVectors() {
-	families, err := metrics.Registry.Gather()
-	if err != nil {
-		return // The metrics page shows this error, too.
-	}
-	for _, f := range families {
-		if !strings.HasPrefix(f.GetName(), "workqueue_") && !strings.HasPrefix(f.GetName(), "controller_runtime_") {
+// findControllerVectors finds the vectors of controller-runtime with series of each controller, by name. controller-runtime keeps them
+// to itself and deletes nothing, but its registry hands out what is there already to who registers the like of it.
+func findControllerVectors() map[string]seriesDeleter {
+	vectors := map[string]seriesDeleter{}
+	for _, desc := range describeAll(metrics.Registry) {
+		text := desc.String() // The only way to its name and its labels.
+		name, _, _ := strings.Cut(strings.TrimPrefix(text, `Desc{fqName: "`), `"`)
+		_, labels, _ := strings.Cut(text, "variableLabels: {")
+		isOfControllers := strings.HasPrefix(name, "workqueue_") || strings.HasPrefix(name, "controller_runtime_")
+		if !isOfControllers || !slices.Contains(strings.Split(strings.TrimRight(labels, "}"), ","), "controller") {
 			continue
 		}
-		var labels []string
-		for _, l := range f.GetMetric()[0].GetLabel() {
-			labels = append(labels, l.GetName())
-		}
-		if !slices.Contains(labels, "controller") {
-			continue
-		}
-		like := descOnly{prometheus.NewDesc(f.GetName(), f.GetHelp(), labels, nil)}
-		there, _ := errors.AsType[prometheus.AlreadyRegisteredError](metrics.Registry.Register(like))
+		there, _ := errors.AsType[prometheus.AlreadyRegisteredError](metrics.Registry.Register(descOnly{desc}))
 		if v, ok := there.ExistingCollector.(seriesDeleter); ok {
-			all.vectors[f.GetName()] = v
+			vectors[name] = v
 		}
 	}
+	return vectors
+}
+
+// describeAll is empty if somebody has put a registry of another kind in the place of controller-runtime's.
+func describeAll(registry prometheus.Registerer) (all []*prometheus.Desc) {
+	described, ok := registry.(prometheus.Collector)
+	if !ok {
+		return nil
+	}
+	to := make(chan *prometheus.Desc)
+	go func() {
+		described.Describe(to)
+		close(to)
+	}()
+	for desc := range to {
+		all = append(all, desc)
+	}
+	return all
 }
 
 // descOnly is a collector that equals another one.

@@ -38,9 +38,8 @@ type Registry struct {
 	hostsMu sync.Mutex
 	hosts   map[<-chan struct{}]any
 
-	vectorsMu sync.Mutex
-	vectors   map[string]seriesDeleter // of controller-runtime, by name
-	names     map[string]struct{}      // of controllers
+	vectors map[string]seriesDeleter // of controller-runtime, by name
+	names   map[string]struct{}      // of controllers
 }
 
 // RegistryOf returns the registry of the managers with this cache; it is nil for those without ManagerOptions.
@@ -71,7 +70,7 @@ func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 		starts:        histogram("_start_seconds", "Time of a conditional group from Starting to Running."),
 		stops:         histogram("_stop_seconds", "Time of a conditional group from Draining until everything has returned."),
 		states:        map[stateKey]*SharedState{},
-		vectors:       map[string]seriesDeleter{},
+		vectors:       findControllerVectors(),
 		hosts:         map[<-chan struct{}]any{},
 		names:         map[string]struct{}{},
 	}

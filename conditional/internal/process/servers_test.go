@@ -5,15 +5,18 @@ package process
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
@@ -85,5 +88,41 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 	want = map[string]float64{"groups": 0, "api_servers": 0, "active_informers": 0, "informer_refs": 0}
 	if diff := cmp.Diff(want, gathered(t)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// countedCollector counts how often all metrics are collected, which takes as long as there are series.
+type countedCollector struct{ count atomic.Int32 }
+
+func (*countedCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- prometheus.NewDesc("test_collected", "Nothing.", nil, nil)
+}
+
+func (c *countedCollector) Collect(chan<- prometheus.Metric) { c.count.Add(1) }
+
+func TestSeriesOfAControllerAreDeletedWithoutALookAtAllOthers(t *testing.T) {
+	registry, err := RegistryOf(nil)
+	testenv.Must(t, err)
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[int]{Name: "deleted"})
+	queue.Add(1)
+	queue.ShutDown()
+	counted := &countedCollector{}
+	testenv.Must(t, metrics.Registry.Register(counted))
+	defer metrics.Registry.Unregister(counted)
+	registry.DeleteQueueGauges("deleted")
+	registry.DeleteControllerSeries("deleted")
+	if n := counted.count.Load(); n != 0 {
+		t.Errorf("expected no look at all metrics, found %d: many groups that stop together would each wait for one", n)
+	}
+	families, err := metrics.Registry.Gather()
+	testenv.Must(t, err)
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetValue() == "deleted" {
+					t.Errorf("expected no series of the controller, found one of %s", f.GetName())
+				}
+			}
+		}
 	}
 }
