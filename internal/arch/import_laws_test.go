@@ -182,7 +182,14 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "internal/uninstall", reason: "what takes Torpor away knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/install", "internal/installation", "internal/otherwriter"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/bulk", "internal/install", "internal/installation", "internal/otherwriter"),
+		},
+		{
+			packages: "internal/bulk", reason: "changing many objects knows no kind",
+		},
+		{
+			packages: "internal/takeover", reason: "what hands over knows names and no feature",
+			mayReach: append(publicNames(), "internal/bulk", "internal/otherwriter"),
 		},
 		{
 			packages: "internal/manager", reason: "the only place that wires",
@@ -190,7 +197,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
-			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/uninstall", "internal/cf/api", "internal/mysql/backup/job", "internal/install", "internal/cli/exit", "config/crd"},
+			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/uninstall", "internal/bulk", "internal/takeover", "internal/cf/api", "internal/mysql/backup/job", "internal/install", "internal/cli/exit", "config/crd"},
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}

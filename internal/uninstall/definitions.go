@@ -42,7 +42,7 @@ func (o Options) listOwnDefinitions(ctx context.Context) ([]ownDefinition, error
 		if err = errors.Join(err, yaml.Unmarshal(text, ours)); err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		found, err := o.get(ctx, types.NamespacedName{Name: ours.Name}, served)
+		found, err := o.HasObject(ctx, types.NamespacedName{Name: ours.Name}, served)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (o Options) listOwnDefinitions(ctx context.Context) ([]ownDefinition, error
 		case err != nil:
 			return nil, fmt.Errorf("compare %s: %w", ours.Name, err)
 		case judgement.State == install.Foreign:
-			o.say("kept", served, "it is another project's")
+			o.Print("kept", served, "it is another project's")
 		default:
 			kind := metav1.TypeMeta{APIVersion: ours.Spec.Group + "/" + ours.Spec.Versions[0].Name, Kind: ours.Spec.Names.ListKind}
 			own = append(own, ownDefinition{served, kind})
@@ -97,7 +97,7 @@ func (o Options) requireNoObjects(ctx context.Context, own []ownDefinition) erro
 // removeDefinitions deletes them, and with them all their objects, and waits until the API server has done so.
 func (o Options) removeDefinitions(ctx context.Context, own []ownDefinition) error {
 	for _, d := range own {
-		if err := o.remove(ctx, d.served); err != nil {
+		if err := o.DeleteObject(ctx, d.served, ""); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (o Options) removeDefinitions(ctx context.Context, own []ownDefinition) err
 	defer cancel()
 	for _, d := range own {
 		for {
-			found, err := o.get(ctx, types.NamespacedName{Name: d.served.GetName()}, newCRD())
+			found, err := o.HasObject(ctx, types.NamespacedName{Name: d.served.GetName()}, newCRD())
 			if err == nil && !found {
 				break
 			}

@@ -5,10 +5,8 @@ package uninstall
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -16,8 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +26,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/bulk"
 	"github.com/torpor-dev/torpor/internal/installation"
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 )
@@ -37,24 +34,19 @@ import (
 const (
 	podsTimeout  = 50 * time.Second
 	podsInterval = 500 * time.Millisecond
-	pageSize     = 500
 )
 
 // Options say what is taken away, and from where.
 type Options struct {
-	// Client reads and writes directly, as an admin.
-	Client client.Client
+	bulk.Editor
+
 	// Namespace is that of the installation.
 	Namespace string
 	// DeletesCRDs also deletes Torpor's CustomResourceDefinitions, never those of another project. While users have objects of them
 	// nothing is done, unless DeletesObjects says that these are deleted too.
 	DeletesCRDs, DeletesObjects bool
-	// DryRun only says what would be done.
-	DryRun bool
 	// Clock ticks while Pods end.
 	Clock clock.Clock
-	// Out gets a line for each object.
-	Out io.Writer
 }
 
 // Run takes Torpor away. It may be run again after an error; what is gone already is no error.
@@ -75,7 +67,7 @@ func Run(ctx context.Context, o Options) error {
 func (o Options) removeWebhooks(ctx context.Context) error {
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	for _, obj := range []client.Object{mutating, validating} {
-		if found, err := o.get(ctx, types.NamespacedName{Name: "torpor"}, obj); err != nil || !found {
+		if found, err := o.HasObject(ctx, types.NamespacedName{Name: "torpor"}, obj); err != nil || !found {
 			if err != nil {
 				return err
 			}
@@ -89,10 +81,10 @@ func (o Options) removeWebhooks(ctx context.Context) error {
 			services = append(services, w.ClientConfig.Service)
 		}
 		if slices.ContainsFunc(services, func(s *admissionregistrationv1.ServiceReference) bool { return s != nil && s.Namespace != o.Namespace }) {
-			o.say("kept", obj, "it leads to an installation in another namespace")
+			o.Print("kept", obj, "it leads to an installation in another namespace")
 			continue
 		}
-		if err := o.remove(ctx, obj); err != nil {
+		if err := o.DeleteObject(ctx, obj, ""); err != nil {
 			return err
 		}
 	}
@@ -102,13 +94,13 @@ func (o Options) removeWebhooks(ctx context.Context) error {
 func (o Options) removePrograms(ctx context.Context) error {
 	for _, name := range []string{"torpor-manager", "torpor-cf-api"} {
 		deployment := &appsv1.Deployment{}
-		if found, err := o.get(ctx, types.NamespacedName{Namespace: o.Namespace, Name: name}, deployment); err != nil || !found {
+		if found, err := o.HasObject(ctx, types.NamespacedName{Namespace: o.Namespace, Name: name}, deployment); err != nil || !found {
 			if err != nil {
 				return err
 			}
 			continue
 		}
-		if err := o.remove(ctx, deployment); err != nil {
+		if err := o.DeleteObject(ctx, deployment, ""); err != nil {
 			return err
 		}
 	}
@@ -161,7 +153,7 @@ func listFinalizers() []finalizer {
 func (o Options) removeFinalizers(ctx context.Context) error {
 	var failed []error
 	for _, f := range listFinalizers() {
-		failed = append(failed, o.eachObject(ctx, f.kind, func(obj *metav1.PartialObjectMetadata) error { return o.removeFinalizer(ctx, f, obj) }))
+		failed = append(failed, o.EachObject(ctx, f.kind, func(obj *metav1.PartialObjectMetadata) error { return o.removeFinalizer(ctx, f, obj) }))
 	}
 	return errors.Join(failed...)
 }
@@ -172,43 +164,39 @@ func (o Options) removeFinalizer(ctx context.Context, f finalizer, obj *metav1.P
 	}
 	if f.upstream.SharesFinalizer {
 		if other := otherwriter.Find(otherwriter.Observed{Upstream: f.upstream, Fields: obj.ManagedFields, Finalizers: obj.Finalizers}); other != "" {
-			o.say("kept", obj, "its finalizer: "+other)
+			o.Print("kept", obj, "its finalizer: "+other)
 			return nil
 		}
 	}
 	if o.DryRun {
-		o.say("would release", obj, "from the finalizer "+f.name)
+		o.Print("would release", obj, "from the finalizer "+f.name)
 		return nil
 	}
 	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), func(name string) bool { return name == f.name })
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": left, "resourceVersion": obj.ResourceVersion}})
-	if err != nil {
-		return fmt.Errorf("encode the finalizers: %w", err)
+	if err := o.PatchMetadata(ctx, obj, map[string]any{"finalizers": left}); err != nil {
+		return err
 	}
-	if err := o.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("release %s %s/%s: %w", f.kind.Kind, obj.Namespace, obj.Name, err)
-	}
-	o.say("released", obj, "from the finalizer "+f.name)
+	o.Print("released", obj, "from the finalizer "+f.name)
 	return nil
 }
 
 func (o Options) removeLeasesAndSecrets(ctx context.Context) error {
 	acting := &coordinationv1.Lease{}
-	found, err := o.get(ctx, types.NamespacedName{Namespace: installation.LeaseNamespace, Name: installation.LeaseName}, acting)
+	found, err := o.HasObject(ctx, types.NamespacedName{Namespace: installation.LeaseNamespace, Name: installation.LeaseName}, acting)
 	if err != nil {
 		return err
 	}
 	if holder := acting.Spec.HolderIdentity; found && holder != nil && *holder == o.Namespace {
-		if err := o.remove(ctx, acting); err != nil {
+		if err := o.DeleteObject(ctx, acting, ""); err != nil {
 			return err
 		}
 	}
 	key := types.NamespacedName{Namespace: o.Namespace, Name: "torpor-manager"}
 	for _, obj := range []client.Object{&coordinationv1.Lease{}, &corev1.Secret{}} {
-		if found, err := o.get(ctx, key, obj); err != nil {
+		if found, err := o.HasObject(ctx, key, obj); err != nil {
 			return err
 		} else if found {
-			if err := o.remove(ctx, obj); err != nil {
+			if err := o.DeleteObject(ctx, obj, ""); err != nil {
 				return err
 			}
 		}
@@ -221,77 +209,12 @@ func (o Options) removeLeasesAndSecrets(ctx context.Context) error {
 func (o Options) warnOfSleepers(ctx context.Context) error {
 	var clusters hivev1.ClusterDeploymentList
 	if err := o.Client.List(ctx, &clusters); err != nil {
-		return ignoreNotServed(err)
+		return bulk.IgnoreNotServed(err)
 	}
 	for i := range clusters.Items {
 		if cd := &clusters.Items[i]; cd.Spec.PowerState == hivev1.PowerStateHibernating {
-			o.say("left asleep", cd, "its machines stay off until somebody starts them")
+			o.Print("left asleep", cd, "its machines stay off until somebody starts them")
 		}
 	}
 	return nil
-}
-
-func (o Options) eachObject(ctx context.Context, kind schema.GroupVersionKind, do func(*metav1.PartialObjectMetadata) error) error {
-	var failed []error
-	token := ""
-	for {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := o.Client.List(ctx, list, client.Limit(pageSize), client.Continue(token)); err != nil {
-			return errors.Join(append(failed, ignoreNotServed(err))...)
-		}
-		for i := range list.Items {
-			obj := &list.Items[i]
-			obj.SetGroupVersionKind(kind)
-			failed = append(failed, do(obj))
-		}
-		if token = list.Continue; token == "" {
-			return errors.Join(failed...)
-		}
-	}
-}
-
-func (o Options) get(ctx context.Context, key types.NamespacedName, obj client.Object) (bool, error) {
-	err := o.Client.Get(ctx, key, obj)
-	if k8serrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %T %s: %w", obj, key.Name, err)
-	}
-	return true, nil
-}
-
-func (o Options) remove(ctx context.Context, obj client.Object) error {
-	if o.DryRun {
-		o.say("would delete", obj, "")
-		return nil
-	}
-	if err := o.Client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete %T %s: %w", obj, obj.GetName(), err)
-	}
-	o.say("deleted", obj, "")
-	return nil
-}
-
-func (o Options) say(done string, obj client.Object, why string) {
-	kind := obj.GetObjectKind().GroupVersionKind().Kind
-	if gvk, err := o.Client.GroupVersionKindFor(obj); kind == "" && err == nil {
-		kind = gvk.Kind
-	}
-	name := obj.GetName()
-	if obj.GetNamespace() != "" {
-		name = obj.GetNamespace() + "/" + name
-	}
-	if why != "" {
-		why = ": " + why
-	}
-	_, _ = fmt.Fprintf(o.Out, "%s %s %s%s\n", done, kind, name, why) // Nobody reads it, then.
-}
-
-func ignoreNotServed(err error) error {
-	if k8serrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return nil
-	}
-	return err
 }

@@ -25,6 +25,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/bulk"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -68,7 +69,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		t.Helper()
 		out.Reset()
 		began := time.Now()
-		if err := Run(t.Context(), Options{Client: hub.Client, Namespace: installation, DryRun: dryRun, Clock: clock.RealClock{}, Out: &out}); err != nil {
+		if err := Run(t.Context(), Options{Editor: bulk.Editor{Client: hub.Client, DryRun: dryRun, Out: &out}, Namespace: installation, Clock: clock.RealClock{}}); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("it took %s", time.Since(began))
@@ -149,7 +150,7 @@ func TestDefinitionsGoOnlyWhenAsked(t *testing.T) {
 	if !slices.Equal(app.Finalizers, []string{korifiv1alpha1.AppFinalizer}) {
 		t.Error("expected nothing to be done after a refusal, found the finalizer gone")
 	}
-	testenv.ExpectNoError(t, run(Options{DeletesObjects: true, DryRun: true}))
+	testenv.ExpectNoError(t, run(Options{Editor: bulk.Editor{DryRun: true}, DeletesObjects: true}))
 	testenv.ExpectNoError(t, hub.Client.Get(t.Context(), client.ObjectKeyFromObject(lease), lease))
 	began := time.Now()
 	testenv.ExpectNoError(t, run(Options{DeletesObjects: true}))

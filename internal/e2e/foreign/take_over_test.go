@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,9 +17,11 @@ import (
 	"time"
 
 	_ "github.com/go-sql-driver/mysql" // as the application's client
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -290,9 +293,37 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 	env.InstallWebhooks(t, "https://"+address, nil)
 	testenv.StartProcess(t, binary, []string{
 		"manager", "--kubeconfig", env.KubeconfigPath(t), "--namespace", namespace, "--metrics-address=0", "--probe-address=0",
-		"--webhook-address", address, "--controllers=*,-hibernation", "--take-over=restart,spaces",
+		"--webhook-address", address, "--controllers=*,-hibernation",
 	}, nil)
 	env.WaitForAppAdmission(t, namespace, korifiv1alpha1.FirstRevision)
+	env.WaitForCondition(t, app, torporv1alpha1.AnotherWriterCondition, metav1.ConditionTrue, torporv1alpha1.AnotherWriterReason)
+
+	takeOver := func(wantCode int, arguments ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), binary, append([]string{"take-over-korifi", "--kubeconfig", env.KubeconfigPath(t)}, arguments...)...)
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != wantCode {
+			t.Fatalf("expected the exit code %d, found %d (%v): %s", wantCode, code, err, out)
+		}
+		return string(out)
+	}
+	t.Log("Korifi's webhooks are still there.")
+	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "korifi-controllers-validating-webhook-configuration"}}
+	env.ExpectCreated(t, webhook)
+	if out := takeOver(4); !strings.Contains(out, "kubectl delete") {
+		t.Errorf("expected it to say what to type, found %s", out)
+	}
+	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), webhook))
+	t.Log("A dry run says what would be done.")
+	plan := takeOver(0, "--dry-run")
+	if n := countPods(korifiv1alpha1.AppWorkloadGUIDLabel); n != 2 || strings.Count(plan, "would ") != 7 {
+		t.Errorf("expected nothing to be done with 7 objects, found %d Pods and %s", n, plan)
+	}
+
+	t.Log("Korifi's StatefulSet stays for a while.")
+	set := made["StatefulSet"]
+	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":["example.com/stay"]}}`))))
+	t.Log(takeOver(0))
 	waits := env.WaitForCondition(t, proc, korifiv1alpha1.ReadyCondition, metav1.ConditionFalse, torporv1alpha1.AnotherWriterReason)
 	if !strings.Contains(waits.Message, "found 2") {
 		t.Errorf("expected the condition to count Korifi's Pods, found %q", waits.Message)
@@ -301,8 +332,8 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 		t.Errorf("expected no Pod of Torpor's beside Korifi's, found %d", n)
 	}
 
-	t.Log("Korifi's StatefulSet is deleted, as docs/migration.md says.")
-	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), made["StatefulSet"]))
+	t.Log("Korifi's StatefulSet goes.")
+	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	env.WaitForCondition(t, app, korifiv1alpha1.ReadyCondition, metav1.ConditionTrue, korifiv1alpha1.RunningReason)
 	if own, theirs := countPods(korifiv1alpha1.ProcessGUIDLabel), countPods(korifiv1alpha1.AppWorkloadGUIDLabel); own != 2 || theirs != 0 {
 		t.Errorf("expected 2 Pods of Torpor's and none of Korifi's, found %d and %d", own, theirs)
@@ -310,6 +341,14 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 	var processes korifiv1alpha1.CFProcessList
 	if err := env.Client.List(t.Context(), &processes, client.InNamespace(namespace)); err != nil || len(processes.Items) != 1 || processes.Items[0].Name != process {
 		t.Errorf("expected Korifi's process and no other, found %d (%v)", len(processes.Items), err)
+	}
+
+	if out := takeOver(0); out != "" {
+		t.Errorf("expected a second run to have nothing to do, found %s", out)
+	}
+	role := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "torpor-dora"}}
+	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(role), role); err != nil || role.RoleRef.Name != "torpor-space-developer" || role.Subjects[0].Name != "dora" {
+		t.Errorf("expected dora to be a developer here, found %v (%v)", role, err)
 	}
 
 	t.Log("The app is stopped, started and deleted.")
@@ -321,10 +360,5 @@ func TestKorifisAppIsTakenOver(t *testing.T) {
 		})
 	}
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), app))
-	env.WaitFor(t, "only Korifi's finalizer is left", app, func() error {
-		return testenv.ErrorIf(!slices.Equal(app.Finalizers, []string{"cfApp.korifi.cloudfoundry.org"}), "found %v", app.Finalizers)
-	})
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), app, patch))
 	env.WaitForDeletion(t, app)
 }

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package bulk changes many objects of a cluster for an admin, and says what it changes, a line each.
+package bulk
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// PageSize is how many objects are read at once.
+const PageSize = 500
+
+// Editor changes objects directly, as an admin.
+type Editor struct {
+	Client client.Client
+	// DryRun only says what would be done.
+	DryRun bool
+	// Out gets a line for each object.
+	Out io.Writer
+}
+
+// EachObject calls do with the metadata of every object of a kind, a page at a time, and joins the errors. A kind that is not
+// served has no objects.
+func (e Editor) EachObject(ctx context.Context, kind schema.GroupVersionKind, do func(*metav1.PartialObjectMetadata) error, options ...client.ListOption) error {
+	var failed []error
+	token := ""
+	for {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := e.Client.List(ctx, list, append(options, client.Limit(PageSize), client.Continue(token))...); err != nil {
+			return errors.Join(append(failed, IgnoreNotServed(err))...)
+		}
+		for i := range list.Items {
+			obj := &list.Items[i]
+			obj.SetGroupVersionKind(kind)
+			failed = append(failed, do(obj))
+		}
+		if token = list.Continue; token == "" {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+// HasObject reads an object into obj, and reports false if there is none of the name.
+func (e Editor) HasObject(ctx context.Context, key types.NamespacedName, obj client.Object) (bool, error) {
+	err := e.Client.Get(ctx, key, obj)
+	if k8serrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %T %s: %w", obj, key.Name, err)
+	}
+	return true, nil
+}
+
+// DeleteObject deletes the object that was read, not one made under its name since, and what it owns in the background.
+func (e Editor) DeleteObject(ctx context.Context, obj client.Object, why string) error {
+	if e.DryRun {
+		e.Print("would delete", obj, why)
+		return nil
+	}
+	if err := e.Client.Delete(ctx, obj, client.Preconditions{UID: new(obj.GetUID())}, client.PropagationPolicy(metav1.DeletePropagationBackground)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %T %s: %w", obj, obj.GetName(), err)
+	}
+	e.Print("deleted", obj, why)
+	return nil
+}
+
+// PatchMetadata changes fields of the metadata as a merge patch does. It fails if the object has changed since it was read.
+func (e Editor) PatchMetadata(ctx context.Context, obj *metav1.PartialObjectMetadata, fields map[string]any) error {
+	fields["resourceVersion"] = obj.ResourceVersion
+	patch, err := json.Marshal(map[string]any{"metadata": fields})
+	if err != nil {
+		return fmt.Errorf("encode the metadata: %w", err)
+	}
+	if err := e.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("change %s %s/%s: %w", obj.Kind, obj.Namespace, obj.Name, err)
+	}
+	return nil
+}
+
+// Print says what was done with an object, and why or how unless that is empty.
+func (e Editor) Print(done string, obj client.Object, why string) {
+	kind := obj.GetObjectKind().GroupVersionKind().Kind
+	if gvk, err := e.Client.GroupVersionKindFor(obj); kind == "" && err == nil {
+		kind = gvk.Kind
+	}
+	name := obj.GetName()
+	if obj.GetNamespace() != "" {
+		name = obj.GetNamespace() + "/" + name
+	}
+	if why != "" {
+		why = ": " + why
+	}
+	_, _ = fmt.Fprintf(e.Out, "%s %s %s%s\n", done, kind, name, why) // Nobody reads it, then.
+}
+
+// IgnoreNotServed drops the error of a kind that the API server does not serve.
+func IgnoreNotServed(err error) error {
+	if k8serrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil
+	}
+	return err
+}

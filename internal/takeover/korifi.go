@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package takeover hands what Korifi has made to Torpor's controllers, once Korifi's own run no more.
+package takeover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/bulk"
+	"github.com/torpor-dev/torpor/internal/otherwriter"
+)
+
+// ErrUpstreamRuns is returned before anything is changed, if Korifi's controllers or webhooks are still there.
+var ErrUpstreamRuns = errors.New("the controllers of Korifi are still installed")
+
+// FromKorifi gives the users of Korifi's roles those of Torpor, marks every object of a kind that both projects handle, takes
+// Korifi's finalizers off all its kinds, and deletes the AppWorkloads and StatefulSets beside which Torpor starts nothing. It may be run
+// again after an error. Objects are found by the names of upstream's kinds and labels:
+// https://github.com/cloudfoundry/korifi/tree/main/controllers/api/v1alpha1
+func FromKorifi(ctx context.Context, e bulk.Editor) error {
+	if err := requireStopped(ctx, e); err != nil {
+		return err
+	}
+	failed := []error{bindRoles(ctx, e)}
+	for _, kind := range handledKinds() {
+		failed = append(failed, e.EachObject(ctx, korifiKind(kind), func(obj *metav1.PartialObjectMetadata) error { return takeObject(ctx, e, obj, true) }))
+	}
+	for _, kind := range unknownKinds() {
+		failed = append(failed, e.EachObject(ctx, korifiKind(kind), func(obj *metav1.PartialObjectMetadata) error { return takeObject(ctx, e, obj, false) }))
+	}
+	if err := errors.Join(failed...); err != nil {
+		return err // What runs is not ended for an app that Torpor may not take.
+	}
+	return deleteWorkloads(ctx, e)
+}
+
+func korifiKind(kind string) schema.GroupVersionKind {
+	return korifiv1alpha1.CFAppKind().GroupVersion().WithKind(kind)
+}
+
+func handledKinds() []string {
+	return []string{"CFOrg", "CFSpace", "CFDomain", "CFRoute", "CFPackage", "CFBuild", "CFProcess", "CFApp"}
+}
+
+// unknownKinds would hold their namespaces for ever by finalizers that nobody takes off any more.
+func unknownKinds() []string {
+	return []string{"CFServiceBinding", "CFServiceInstance", "CFServiceOffering", "CFServicePlan", "CFServiceBroker", "CFTask", "CFSecurityGroup", "BuildWorkload", "TaskWorkload", "AppWorkload"}
+}
+
+// requireStopped does not look for a Lease: it stays for a while after its holder.
+func requireStopped(ctx context.Context, e bulk.Editor) error {
+	upstream := otherwriter.Korifi()
+	for _, namespace := range upstream.Namespaces {
+		deployment := &appsv1.Deployment{}
+		found, err := e.HasObject(ctx, types.NamespacedName{Namespace: namespace, Name: upstream.Deployment}, deployment)
+		if err != nil {
+			return err
+		}
+		if found && (deployment.Spec.Replicas == nil || *deployment.Spec.Replicas > 0 || deployment.Status.Replicas > 0) {
+			return fmt.Errorf("%w: expected the Deployment %s/%s to have no Pods, found that it has or wants some; run: kubectl -n %[2]s scale deployment %[3]s --replicas=0",
+				ErrUpstreamRuns, namespace, upstream.Deployment)
+		}
+	}
+	for _, name := range upstream.Webhooks {
+		for _, obj := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
+			found, err := e.HasObject(ctx, types.NamespacedName{Name: name}, obj)
+			if err != nil {
+				return err
+			}
+			if found {
+				return fmt.Errorf("%w: expected no webhook configuration %s, which lets nobody write while its server is away; found it; run: "+
+					"kubectl delete mutatingwebhookconfiguration,validatingwebhookconfiguration --ignore-not-found %[2]s", ErrUpstreamRuns, name)
+			}
+		}
+	}
+	return nil
+}
+
+// takeObject takes Korifi's finalizers off, and marks what Torpor would otherwise leave alone.
+func takeObject(ctx context.Context, e bulk.Editor, obj *metav1.PartialObjectMetadata, isHandled bool) error {
+	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), isUpstreamFinalizer)
+	owner := otherwriter.Find(otherwriter.Observed{
+		Upstream: otherwriter.Korifi(), Fields: obj.ManagedFields, Finalizers: obj.Finalizers,
+		IsTakenOver: obj.Annotations[torporv1alpha1.TakeOverAnnotation] == "true",
+	})
+	fields := map[string]any{}
+	var done []string
+	if isHandled && owner != "" {
+		fields["annotations"] = map[string]string{torporv1alpha1.TakeOverAnnotation: "true"}
+		done = append(done, "it is Torpor's now")
+	}
+	if len(left) < len(obj.Finalizers) {
+		fields["finalizers"] = left
+		done = append(done, fmt.Sprintf("without %d finalizers of Korifi", len(obj.Finalizers)-len(left)))
+	}
+	if len(done) == 0 {
+		return nil
+	}
+	if e.DryRun {
+		e.Print("would take", obj, strings.Join(done, ", "))
+		return nil
+	}
+	if err := e.PatchMetadata(ctx, obj, fields); err != nil {
+		return err
+	}
+	e.Print("took", obj, strings.Join(done, ", "))
+	return nil
+}
+
+func isUpstreamFinalizer(name string) bool {
+	group := korifiv1alpha1.CFAppKind().Group
+	return strings.HasSuffix(name, "."+group) || name == group+"/cfPackageController" // The only one that is named in another way.
+}
+
+// deleteWorkloads ends Korifi's Pods. Torpor waits for them app by app, so that no worker runs twice.
+func deleteWorkloads(ctx context.Context, e bulk.Editor) error {
+	remove := func(obj *metav1.PartialObjectMetadata) error {
+		return e.DeleteObject(ctx, obj, "Torpor starts its own Pods when those of Korifi are gone")
+	}
+	return errors.Join(
+		e.EachObject(ctx, korifiKind("AppWorkload"), remove),
+		e.EachObject(ctx, appsv1.SchemeGroupVersion.WithKind("StatefulSet"), remove, client.HasLabels{korifiv1alpha1.AppWorkloadGUIDLabel}),
+	)
+}
+
+// rolesOf returns the ClusterRoles of Torpor by those of Korifi. An admin of Korifi is bound in a namespace, and Torpor's in the whole
+// cluster, so that is left to a person.
+func rolesOf() map[string]string {
+	const prefix = "korifi-controllers-"
+	return map[string]string{
+		prefix + "organization-manager": "torpor-org-user", prefix + "organization-user": "torpor-org-user",
+		prefix + "space-developer": "torpor-space-developer",
+		prefix + "space-manager":   "torpor-space-auditor", prefix + "space-auditor": "torpor-space-auditor",
+	}
+}
+
+// bindRoles makes a RoleBinding beside each of Korifi's, which stays: its ClusterRole goes with Korifi.
+func bindRoles(ctx context.Context, e bulk.Editor) error {
+	token, failed := "", []error(nil)
+	for {
+		var bindings rbacv1.RoleBindingList
+		if err := e.Client.List(ctx, &bindings, client.Limit(bulk.PageSize), client.Continue(token)); err != nil {
+			return fmt.Errorf("list RoleBindings: %w", err)
+		}
+		for i := range bindings.Items {
+			failed = append(failed, bindRole(ctx, e, &bindings.Items[i]))
+		}
+		if token = bindings.Continue; token == "" {
+			return errors.Join(failed...)
+		}
+	}
+}
+
+func bindRole(ctx context.Context, e bulk.Editor, theirs *rbacv1.RoleBinding) error {
+	if theirs.RoleRef.Kind != "ClusterRole" || !theirs.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	if theirs.RoleRef.Name == "korifi-controllers-admin" {
+		e.Print("left", theirs, "an admin of Torpor has the ClusterRole torpor-cf-admin in the whole cluster; bind it yourself")
+		return nil
+	}
+	role, known := rolesOf()[theirs.RoleRef.Name]
+	if !known {
+		return nil
+	}
+	own := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Namespace, Name: "torpor-" + theirs.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: theirs.Subjects,
+	}
+	if found, err := e.HasObject(ctx, client.ObjectKeyFromObject(own), &rbacv1.RoleBinding{}); err != nil || found {
+		return err
+	}
+	if e.DryRun {
+		e.Print("would make", own, role+" for the subjects of "+theirs.Name)
+		return nil
+	}
+	if err := e.Client.Create(ctx, own); err != nil && !k8serrors.IsAlreadyExists(err) {
+		return fmt.Errorf("make the RoleBinding %s/%s: %w", own.Namespace, own.Name, err)
+	}
+	e.Print("made", own, role+" for the subjects of "+theirs.Name)
+	return nil
+}
