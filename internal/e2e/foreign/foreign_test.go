@@ -334,7 +334,7 @@ func TestClusteringStopsAndStartsWithMOCOsSchema(t *testing.T) {
 	env := testenv.StartAPIServer(t)
 	limited, writes := asManager(t, env)
 	env.InstallCRDs(t, crdFile("mysqlclusters"))
-	pods := mysqlpods.StartCluster(t, env, 3, false)
+	pods := mysqlpods.StartCluster(t, env, 3, mysqlpods.ClusterOptions{})
 	createClusterWithRestore(t, env)
 	testenv.StartManager(t, limited, func(mgr ctrl.Manager) error {
 		return clustering.Controller{

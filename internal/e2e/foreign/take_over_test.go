@@ -93,7 +93,7 @@ const mocosPrimary = 2
 func createMOCOsCluster(t *testing.T, env *testenv.Environment) *mocosCluster {
 	t.Helper()
 	env.InstallCRDs(t, crdFile("mysqlclusters"), filepath.Join("..", "..", "..", "config", "crd", "moco.cybozu.com_backuppolicies.yaml"))
-	m := &mocosCluster{PodCluster: mysqlpods.StartCluster(t, env, 3, false)}
+	m := &mocosCluster{PodCluster: mysqlpods.StartCluster(t, env, 3, mysqlpods.ClusterOptions{})}
 	m.cluster = testenv.BuildMySQLCluster(t, m.Name, 3)
 	m.cluster.Finalizers, m.cluster.Spec.ServerIDBase = []string{mocov1beta2.Finalizer}, 1000
 	m.cluster.Spec.Collectors, m.cluster.Spec.BackupPolicyName = []string{"info_schema.innodb_metrics"}, new("daily")

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
@@ -62,6 +63,9 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 		b.addRun("manager_200_clusters_rss_mib", residentMiB(t, p.PID()))
 		b.addRun("manager_200_clusters_statements_per_second", float64(s.statements.Load()-statements)/share/60)
 	}
+	s.busySince.Store(new(time.Now()))
+	b.addRun("status_writes_per_minute_200_busy", countStatusWrites(t, env))
+	s.busySince.Store(nil)
 	b.benchStops(t, all, "manager_200_stop_seconds")
 	end := s.hangCluster(0)
 	sleep(t, noticed)
@@ -77,6 +81,24 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 		end()
 	}
 	waitUntilAllHealthy(t, env, all)
+}
+
+// countStatusWrites counts how often the MySQLClusters were written to in a minute after they have become busy.
+func countStatusWrites(t *testing.T, env *testenv.Environment) float64 {
+	t.Helper()
+	versions, writes := map[string]string{}, 0
+	for began := time.Now(); time.Since(began) < 2*minute; sleep(t, time.Second) {
+		var list mocov1beta2.MySQLClusterList
+		testenv.ExpectNoError(t, env.Client.List(t.Context(), &list))
+		for i := range list.Items {
+			c := &list.Items[i]
+			if versions[c.Name] != c.ResourceVersion && time.Since(began) > minute {
+				writes++
+			}
+			versions[c.Name] = c.ResourceVersion
+		}
+	}
+	return float64(writes)
 }
 
 func createClusters(t *testing.T, env *testenv.Environment, s *simulatedServers) []*mysqlpods.PodCluster {
@@ -197,6 +219,8 @@ func residentMiB(t *testing.T, pid int) float64 {
 // its cluster, and answers OK to every other statement.
 type simulatedServers struct {
 	statements atomic.Int64
+	// busySince is since when a transaction a second is committed; nil while none is.
+	busySince atomic.Pointer[time.Time]
 
 	mu sync.Mutex
 	// hanging are clusters whose servers accept connections and never answer; the channel is closed at the end of that.
@@ -215,7 +239,7 @@ func (s *simulatedServers) startServers(t *testing.T, cluster int, host string) 
 		listener, err := config.Listen(t.Context(), "tcp", fmt.Sprintf("%s:%d", simulatedAddress(cluster, i), mysqld.AdminPort))
 		testenv.ExpectNoError(t, err)
 		t.Cleanup(func() { _ = listener.Close() }) // The test is over.
-		row := healthyRow(cluster, i, host)
+		row := func() []any { return s.healthyRow(cluster, i, host) }
 		go func() {
 			for {
 				conn, err := listener.Accept()
@@ -252,7 +276,7 @@ func (s *simulatedServers) awaitEndOfHang(cluster int) {
 }
 
 // serveConnection serves one connection: greeting, login, commands.
-func (s *simulatedServers) serveConnection(cluster int, conn net.Conn, row []any) {
+func (s *simulatedServers) serveConnection(cluster int, conn net.Conn, row func() []any) {
 	defer func() { _ = conn.Close() }() // The other side has ended it.
 	s.awaitEndOfHang(cluster)
 	w := &packetConn{conn: conn, in: bufio.NewReader(conn)}
@@ -267,7 +291,7 @@ func (s *simulatedServers) serveConnection(cluster int, conn net.Conn, row []any
 	}
 }
 
-func (s *simulatedServers) answerCommand(w *packetConn, row []any) {
+func (s *simulatedServers) answerCommand(w *packetConn, row func() []any) {
 	const query = 3
 	command := w.last
 	if command[0] != query {
@@ -280,7 +304,10 @@ func (s *simulatedServers) answerCommand(w *packetConn, row []any) {
 	case strings.Contains(text, "do sleep("): // As a real one, until the other side ends the connection.
 		_, _ = io.Copy(io.Discard, w.in)
 	case strings.HasPrefix(text, "select @@global.server_uuid"):
-		w.writeTable(len(row), row)
+		answer := row()
+		w.writeTable(len(answer), answer)
+	case strings.HasPrefix(text, "select max(user_attributes"):
+		w.writeTable(1, []any{accounts.CurrentVersion()})
 	case strings.HasPrefix(text, "select id, user"):
 		w.writeTable(2)
 	case strings.HasPrefix(text, "select connection_id()"):
@@ -291,22 +318,30 @@ func (s *simulatedServers) answerCommand(w *packetConn, row []any) {
 }
 
 // healthyRow is the answer to the controller's one question.
-func healthyRow(cluster, i int, host string) []any {
+func (s *simulatedServers) healthyRow(cluster, i int, host string) []any {
 	uuid := func(i int) string { return fmt.Sprintf("%08d-0000-0000-0000-%012d", cluster+1, i+1) }
 	flag := map[bool]string{true: "ON", false: "OFF"}
 	bit := map[bool]string{true: "0", false: "1"}
 	isPrimary := i == 0
 	variables := fmt.Sprintf(`{"rpl_semi_sync_source_enabled": "%s", "rpl_semi_sync_source_timeout": "86400000",
-		"rpl_semi_sync_source_wait_for_replica_count": "1", "rpl_semi_sync_replica_enabled": "%s"}`, flag[isPrimary], flag[!isPrimary])
+		"rpl_semi_sync_source_wait_for_replica_count": "1", "rpl_semi_sync_replica_enabled": "%s", "sync_binlog": "1", "replica_exec_mode": "STRICT",
+		"innodb_flush_log_at_trx_commit": "1", "rpl_semi_sync_source_wait_no_replica": "ON", "rpl_semi_sync_source_wait_point": "AFTER_SYNC"}`,
+		flag[isPrimary], flag[!isPrimary])
+	status := fmt.Sprintf(`{"rpl_semi_sync_source_wait_sessions": "0", "rpl_semi_sync_source_status": "%s", "rpl_semi_sync_replica_status": "%s"}`,
+		flag[isPrimary], flag[!isPrimary])
 	var connected, channel any
 	if isPrimary {
 		connected = fmt.Sprintf(`["%s", "%s"]`, uuid(1), uuid(2))
 	} else {
-		channel = fmt.Sprintf(`{"host": "%s", "uuid": "%s", "auto": "1", "io": "ON", "retrieved": "", "ioerrno": 0, "sql": "ON", "sqlerrno": 0, "lag": null}`, host, uuid(0))
+		channel = fmt.Sprintf(`{"host": "%s", "uuid": "%s", "auto": "1", "io": "ON", "retrieved": "", "ioerrno": 0, "sql": "ON", "sqlerrno": 0, "lag": null, "heard": 1000}`, host, uuid(0))
+	}
+	last := 10
+	if since := s.busySince.Load(); since != nil {
+		last += int(time.Since(*since).Seconds())
 	}
 	return []any{
-		uuid(i), "9.7.0", uuid(0) + ":1-10", "", bit[isPrimary], bit[isPrimary],
-		variables, `{"rpl_semi_sync_source_wait_sessions": "0"}`, nil, connected, nil, channel,
+		uuid(i), "9.7.0", nil, bit[isPrimary], bit[isPrimary], status, variables, nil, connected, channel,
+		"", fmt.Sprintf("%s:1-%d", uuid(0), last), "",
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
@@ -27,6 +28,8 @@ const (
 	progressPace = 5 * time.Second
 	shownRows    = 10
 	healthyPace  = 500 * time.Millisecond
+	// soakVolume is the size of an instance's volume in megabytes.
+	soakVolume = 500
 	// recovery is how long a cluster may take to be healthy between two rounds, and finalRecovery at the end.
 	recovery, finalRecovery = 40 * time.Second, 4 * time.Minute
 )
@@ -70,7 +73,8 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d (TORPOR_SEED), for %s", seed, long)
-	cluster, manager := startHealthyCluster(t, true)
+	cluster, manager := startHealthyCluster(t, mysqlpods.ClusterOptions{IsLinked: true, VolumeMegabytes: soakVolume})
+	testenv.ExpectNoError(t, cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.RecloneAnnotation, mocov1beta2.RecloneErrant))
 	b := &faultInjector{cluster: cluster, manager: manager, counts: map[string]int{}}
 	l := newLedger()
 	found := soakResult{Seed: seed}
@@ -81,7 +85,6 @@ func TestSoak(t *testing.T) {
 	for _, n := range b.counts {
 		found.Faults += n
 	}
-	found.Faults -= b.counts["errant replica cloned anew"]
 	testenv.SaveFigures(t, "mysql-soak.json", found)
 	b.writeManagerLog(t)
 	if !found.HealthyAgain || !found.EqualRows || found.LostRows > 0 || found.DualWritableMoments > 0 {
@@ -107,7 +110,6 @@ func (b *faultInjector) runSoak(t *testing.T, l *ackLedger, long time.Duration, 
 	for breaking.Err() == nil {
 		pauseRandomly(breaking, random, 0, 3*time.Second)
 		b.runRound(t, random)
-		b.repairErrantReplicas(t)
 		if random.IntN(3) > 0 && breaking.Err() == nil {
 			b.waitUntilRecovered(t, min(recovery, long-l.elapsed()))
 		}
@@ -120,7 +122,7 @@ func (b *faultInjector) runSoak(t *testing.T, l *ackLedger, long time.Duration, 
 	found.Seconds = l.elapsed().Seconds()
 }
 
-// waitUntilRecovered waits until the cluster is healthy, and helps as a person would.
+// waitUntilRecovered waits until the cluster is healthy. Nobody helps.
 func (b *faultInjector) waitUntilRecovered(t *testing.T, bound time.Duration) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -128,7 +130,6 @@ func (b *faultInjector) waitUntilRecovered(t *testing.T, bound time.Duration) bo
 	tick := time.NewTicker(healthyPace)
 	defer tick.Stop()
 	for {
-		b.repairErrantReplicas(t)
 		err := checkCondition(t.Context(), b.cluster, mocov1beta2.HealthyCondition, "True Healthy")
 		if err == nil {
 			return true
@@ -289,9 +290,6 @@ func listRows(t *testing.T, c *mysqlpods.PodCluster, i int) (map[int64]bool, err
 	return held, list.Err()
 }
 
-// operatePause is how long a person waits for what became of the last attempt.
-const operatePause = 30 * time.Second
-
 type faultKind struct {
 	name         string
 	strike, heal func(i int)
@@ -303,9 +301,6 @@ type faultInjector struct {
 	manager *testenv.Process
 	// said is what earlier managers have said.
 	said string
-
-	// operated is when a person has last helped an instance.
-	operated [size]time.Time
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -336,10 +331,7 @@ func (b *faultInjector) listActive() string {
 
 func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 	t.Helper()
-	kill := func(i int) {
-		b.cluster.Servers[i].KillAtOnce(t)
-		b.cluster.Network.CloseLink(i)
-	}
+	kill := func(i int) { b.killServer(t, i) }
 	start := func(i int) { b.startServer(t, i) }
 	replace := func(i int) {
 		kill(i)
@@ -347,6 +339,11 @@ func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 			t.Error(err)
 		}
 	}
+	frozen := func(i int) { b.cluster.Servers[i].Freeze(t) }
+	thaw := func(i int) { b.cluster.Servers[i].Thaw(t) }
+	cutManager := func(i int) { b.cluster.Network.CutOffFromManager(i, mysqlpods.DropPackets) }
+	fill := func(i int) { b.cluster.Servers[i].FillVolume(t) }
+	free := func(i int) { b.cluster.Servers[i].FreeVolume(t) }
 	cut := func(how mysqlpods.CutMode) func(int) { return func(i int) { b.cluster.Network.CutOff(i, how) } }
 	return []faultKind{
 		{"kill -9 of the %s", kill, start},
@@ -355,6 +352,9 @@ func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 		{"%s cut off, silent", cut(mysqlpods.DropPackets), b.cluster.Network.HealCut},
 		{"%s cut off, reset", cut(mysqlpods.ResetConnections), b.cluster.Network.HealCut},
 		{"Pod of the %s replaced", replace, start},
+		{"%s cut off from the manager only", cutManager, b.cluster.Network.HealCut},
+		{"%s frozen", frozen, thaw},
+		{"volume of the %s full", fill, free},
 	}
 }
 
@@ -368,6 +368,10 @@ func (b *faultInjector) startServer(t *testing.T, i int) {
 
 func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
+	if random.IntN(8) == 0 {
+		b.runGrantRound(t, random)
+		return
+	}
 	primary := primaryIndex(t, b.cluster)
 	targets := random.Perm(size)[:1]
 	switch {
@@ -400,11 +404,12 @@ func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 // disturbClustering stops and starts clustering, and kills the manager, until ctx ends; then clustering is active and a manager runs.
 func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, random *rand.Rand) {
 	t.Helper()
-	annotate := func(value string) {
-		if err := b.cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.ClusteringStoppedAnnotation, value); err != nil {
+	set := func(name, value string) {
+		if err := b.cluster.AnnotateMySQLCluster(t.Context(), name, value); err != nil {
 			t.Error(err)
 		}
 	}
+	annotate := func(value string) { set(mocov1beta2.ClusteringStoppedAnnotation, value) }
 	for ctx.Err() == nil {
 		pauseRandomly(ctx, random, 0, 8*time.Second)
 		long := 6 * time.Second
@@ -415,6 +420,11 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 		if stops {
 			b.noteFault("clustering stopped")
 			annotate("true")
+			if random.IntN(3) == 0 { // It ends by itself, unless it is taken back before.
+				b.noteFault("stop with an end")
+				set(torporv1alpha1.UntilAnnotation, time.Now().Add(long/2).UTC().Format(time.RFC3339))
+				b.noteHealed("stop with an end")
+			}
 			pauseRandomly(ctx, random, 0, time.Second)
 		}
 		if kills {
@@ -441,27 +451,48 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 	}
 }
 
-// repairErrantReplicas is what the documentation asks a person to do: an errant replica gets an empty volume and is cloned anew.
-func (b *faultInjector) repairErrantReplicas(t *testing.T) {
+// runGrantRound has an administrator make a user in the primary while both replicas restart: the statement waits for a replica,
+// and holds what each login needs.
+func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
-	cluster, err := b.cluster.GetMySQLCluster(t.Context())
-	if err != nil || checkCondition(t.Context(), b.cluster, mocov1beta2.AvailableCondition, "True Degraded") != nil {
-		return
+	const name = "GRANT while both replicas restart"
+	primary := primaryIndex(t, b.cluster)
+	db := openSession(t, b.cluster.Servers[primary].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+	ctx, cancel := context.WithTimeout(t.Context(), writePatience)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil {
+		return // It has not recovered from the last round.
 	}
-	for _, i := range cluster.Status.ErrantReplicaList {
-		if i == cluster.Status.CurrentPrimaryIndex || time.Since(b.operated[i]) < operatePause {
-			continue
+	b.noteFault(name)
+	for i := range size {
+		if i != primary {
+			b.killServer(t, i)
 		}
-		b.operated[i] = time.Now()
-		b.noteFault("errant replica cloned anew")
-		b.cluster.Servers[i].WipeData(t)
-		b.cluster.Network.CloseLink(i)
-		if err := b.cluster.ReplacePod(t.Context(), i); err != nil {
-			t.Error(err)
-		}
-		b.startServer(t, i)
-		b.noteHealed("errant replica cloned anew")
 	}
+	granted := make(chan struct{})
+	go func() {
+		defer close(granted)
+		_, _ = db.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("create user 'u%d'@'%%' identified by 'x'", random.Uint64())) // It is ended, or waits.
+		_ = db.Close()
+	}()
+	pauseRandomly(t.Context(), random, 500*time.Millisecond, 3*time.Second)
+	for i := range size {
+		if i != primary {
+			b.startServer(t, i)
+		}
+	}
+	b.noteHealed(name)
+	select {
+	case <-granted:
+	case <-time.After(finalRecovery):
+		t.Errorf("a statement that waited for replicas hangs for %s after they are back", finalRecovery)
+	}
+}
+
+func (b *faultInjector) killServer(t *testing.T, i int) {
+	t.Helper()
+	b.cluster.Servers[i].KillAtOnce(t)
+	b.cluster.Network.CloseLink(i)
 }
 
 // pauseRandomly waits for a random while between two bounds, or until ctx ends.

@@ -86,12 +86,50 @@ func (b *Installation) StartServer(t testing.TB) *Server {
 	t.Helper()
 	b.servers++
 	s := &Server{installation: b, Address: b.network + "." + strconv.Itoa(b.servers), dir: filepath.Join(b.dir, strconv.Itoa(b.servers))}
+	s.mountVolume(t, b.VolumeMegabytes)
 	s.copyTemplate(t)
 	options := strings.ReplaceAll(strings.Join(CertificateOptions(b.dir), "\n"), "--", "")
 	writeFile(t, filepath.Join(s.dir, "my.cnf"), b.buildConfig(s.dataDir(), s.Address, b.servers)+options+"\n")
 	s.StartAndWait(t)
 	return s
 }
+
+// mountVolume gives the server a file system of its own, which only root can.
+func (s *Server) mountVolume(t testing.TB, megabytes int) {
+	t.Helper()
+	if megabytes == 0 {
+		return
+	}
+	if err := errors.Join(os.MkdirAll(s.dir, 0o755), syscall.Mount("tmpfs", s.dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes))); err != nil {
+		t.Skipf("a small volume cannot be mounted: %v: run as root", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(s.dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+}
+
+// FillVolume leaves no byte on the server's volume, until FreeVolume.
+func (s *Server) FillVolume(t testing.TB) {
+	t.Helper()
+	filler, err := os.Create(s.fillerPath())
+	testenv.ExpectNoError(t, err)
+	defer func() { _ = filler.Close() }() // What it could not write is the point.
+	for chunk := make([]byte, 1<<20); len(chunk) > 0; {
+		if _, err := filler.Write(chunk); err != nil {
+			chunk = chunk[:len(chunk)/2]
+		}
+	}
+}
+
+// FreeVolume takes back FillVolume.
+func (s *Server) FreeVolume(t testing.TB) {
+	t.Helper()
+	testenv.ExpectNoError(t, os.Remove(s.fillerPath()))
+}
+
+func (s *Server) fillerPath() string { return filepath.Join(s.dir, "filler") }
 
 func (s *Server) dataDir() string { return filepath.Join(s.dir, "data") }
 
@@ -253,6 +291,8 @@ type Installation struct {
 	network  string // the first three bytes of the servers' addresses, for example 127.30.4
 	servers  int
 	hosts    []string // of the certificates
+	// VolumeMegabytes is the size of each further server's own volume; 0 leaves them without a volume that could be full.
+	VolumeMegabytes int
 }
 
 // NewInstallation initialises a data directory and runs the statements in it, outside the binary log. The test is skipped where

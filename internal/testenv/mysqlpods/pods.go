@@ -61,17 +61,25 @@ type PodCluster struct {
 	pods []*corev1.Pod
 }
 
-// StartCluster starts size servers, which know nothing of each other, and makes their Pods and the Secret. With linked, the Pods'
-// addresses lead through links that can be cut.
-func StartCluster(t testing.TB, hub *testenv.Environment, size int, linked bool) *PodCluster {
+// ClusterOptions are how a cluster can be hurt.
+type ClusterOptions struct {
+	// IsLinked makes the Pods' addresses lead through links that can be cut.
+	IsLinked bool
+	// VolumeMegabytes is the size of the instances' volumes; 0 is without a volume that could be full.
+	VolumeMegabytes int
+}
+
+// StartCluster starts size servers, which know nothing of each other, and makes their Pods and the Secret.
+func StartCluster(t testing.TB, hub *testenv.Environment, size int, options ClusterOptions) *PodCluster {
 	t.Helper()
 	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size)}
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users, fmt.Sprintf("*.moco-%s.%s.svc", c.Name.Name, c.Name.Namespace))
+	bed.VolumeMegabytes = options.VolumeMegabytes
 	c.Installation = bed
 	for range size {
 		c.Servers = append(c.Servers, bed.StartServer(t))
 	}
-	if linked {
+	if options.IsLinked {
 		c.Network = newNetwork(t, c.Servers)
 	}
 	c.createIfAbsent(t, BuildPasswordSecret(c.Name))
@@ -344,8 +352,10 @@ type PodNetwork struct {
 	servers []*mysqld.Server
 	links   []*podLink
 
-	mu          sync.Mutex
-	tap         io.Writer
+	mu  sync.Mutex
+	tap io.Writer
+	// fromManager are the instances that are cut off only from the manager.
+	fromManager map[int]bool
 	cuts        map[int]CutMode
 	holes       map[int]chan struct{} // Closed when the cut heals.
 	connections map[*linkConnection]struct{}
@@ -358,15 +368,17 @@ type podLink struct {
 
 type linkConnection struct {
 	to, from int
-	client   net.Conn
-	server   net.Conn
-	done     chan struct{}
-	once     sync.Once
+	// isManagers says that it comes from no instance and leads to the port of administrators.
+	isManagers bool
+	client     net.Conn
+	server     net.Conn
+	done       chan struct{}
+	once       sync.Once
 }
 
 func newNetwork(t testing.TB, servers []*mysqld.Server) *PodNetwork {
 	t.Helper()
-	n := &PodNetwork{servers: servers, cuts: map[int]CutMode{}, holes: map[int]chan struct{}{}, connections: map[*linkConnection]struct{}{}}
+	n := &PodNetwork{servers: servers, fromManager: map[int]bool{}, cuts: map[int]CutMode{}, holes: map[int]chan struct{}{}, connections: map[*linkConnection]struct{}{}}
 	for i, s := range servers {
 		network := s.Address[:strings.LastIndex(s.Address, ".")]
 		n.links = append(n.links, &podLink{address: network + "." + strconv.Itoa(101+i)})
@@ -425,10 +437,19 @@ func (n *PodNetwork) CutOff(i int, how CutMode) {
 	}
 }
 
+// CutOffFromManager cuts only the manager off from an instance. Its own clients and replicas reach it.
+func (n *PodNetwork) CutOffFromManager(i int, how CutMode) {
+	n.mu.Lock()
+	n.fromManager[i] = true
+	n.mu.Unlock()
+	n.CutOff(i, how)
+}
+
 // HealCut takes a cut back.
 func (n *PodNetwork) HealCut(i int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	delete(n.fromManager, i)
 	if hole := n.holes[i]; hole != nil {
 		close(hole)
 	}
@@ -436,17 +457,20 @@ func (n *PodNetwork) HealCut(i int) {
 	delete(n.cuts, i)
 }
 
-// IsCut reports whether an instance is cut off.
+// IsCut reports whether an instance is cut off from more than the manager.
 func (n *PodNetwork) IsCut(i int) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.cuts[i] != 0
+	return n.cuts[i] != 0 && !n.fromManager[i]
 }
+
+// hides reports whether a cut of an instance is one for a connection. It is called with the lock held.
+func (n *PodNetwork) hides(i int, p *linkConnection) bool { return !n.fromManager[i] || p.isManagers }
 
 // endConnections resets all connections of an instance. It is called with the lock held.
 func (n *PodNetwork) endConnections(i int) {
 	for p := range n.connections {
-		if p.to == i || p.from == i {
+		if (p.to == i || p.from == i) && n.hides(i, p) {
 			p.resetBothSides()
 		}
 	}
@@ -458,7 +482,9 @@ func (n *PodNetwork) serveLink(ctx context.Context, i int, listener net.Listener
 		if err != nil {
 			return
 		}
-		go n.carryConnection(ctx, &linkConnection{to: i, from: n.findOpener(conn), client: conn, done: make(chan struct{})}, target)
+		from := n.findOpener(conn)
+		isManagers := from == notAnInstance && strings.HasSuffix(target, ":"+strconv.Itoa(mysqld.AdminPort))
+		go n.carryConnection(ctx, &linkConnection{to: i, from: from, isManagers: isManagers, client: conn, done: make(chan struct{})}, target)
 	}
 }
 
@@ -538,9 +564,11 @@ func (n *PodNetwork) overhear(passing []byte) {
 func (n *PodNetwork) waitWhileCut(p *linkConnection) {
 	for {
 		n.mu.Lock()
-		hole := n.holes[p.to]
-		if hole == nil {
-			hole = n.holes[p.from]
+		var hole chan struct{}
+		for _, i := range []int{p.to, p.from} {
+			if hole == nil && n.hides(i, p) {
+				hole = n.holes[i]
+			}
 		}
 		n.mu.Unlock()
 		if hole == nil {
@@ -557,8 +585,10 @@ func (n *PodNetwork) waitWhileCut(p *linkConnection) {
 func (n *PodNetwork) registerConnection(p *linkConnection) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.cuts[p.to] == ResetConnections || n.cuts[p.from] == ResetConnections {
-		return false
+	for _, i := range []int{p.to, p.from} {
+		if n.cuts[i] == ResetConnections && n.hides(i, p) {
+			return false
+		}
 	}
 	n.connections[p] = struct{}{}
 	return true
