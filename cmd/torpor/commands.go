@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -74,6 +75,8 @@ default of --image.`,
 	f.StringVar(&o.RouteIngressClass, "route-ingress-class", "", "class of those Ingresses; empty for the cluster's default")
 	f.BoolVar(&o.TrustNodeImages, "trust-node-images", false, "run what a node has of an app's image without asking its registry, which also lets in who has no right to pull it")
 	f.StringVar(&o.ExporterImage, "mysqld-exporter-image", manager.DefaultExporterImage, "image of mysqld_exporter, for MySQLClusters with spec.collectors")
+	f.DurationVar(&o.FailoverWaits.Silent, "mysql-failover-silent-after", 500*time.Millisecond, "for how long the primary of a MySQLCluster may be silent, to the manager and its replicas, before another takes its place; machines that are moved while they run may need more")
+	f.DurationVar(&o.FailoverWaits.Unseen, "mysql-failover-unseen-after", 0, "for how long a primary that its replicas receive from may not answer the manager before another takes its place; 0 means for ever")
 	f.IntVar(&o.RolloutsAtOnce, "rollouts-at-once", manager.DefaultRolloutsAtOnce, "how many MySQLClusters may have Pods replaced at a time that serve; 0 means any number")
 	f.StringVar(&o.Image, "image", env("TORPOR_IMAGE"), "Torpor's own image, for the Pods of backups")
 	addEgressFlags(f, &o)

@@ -48,6 +48,7 @@ import (
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	backup "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
+	mysql "github.com/torpor-dev/torpor/internal/mysql/clustering"
 	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
@@ -98,6 +99,8 @@ type Options struct {
 	RouteGateway, RouteIngressClass string
 	// ExporterImage has mysqld_exporter, for MySQLClusters with collectors.
 	ExporterImage string
+	// FailoverWaits are for how long the primary of a MySQLCluster may not answer.
+	FailoverWaits mysql.FailoverWaits
 	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
 	IsolateSpaces bool
 	// TrustNodeImages runs what a node has of an app's image without asking its registry.
@@ -178,7 +181,7 @@ func listFeatures(o Options) []feature {
 		Guard: o.guards["hibernation"], Actuators: actuators(o), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: o.endpoints},
 		Clock: now, Metrics: hibernation.NewMetrics(),
 	}
-	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics()}
+	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Waits: o.FailoverWaits}
 	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
 	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: process.NewMetrics()}
 	return []feature{

@@ -47,6 +47,9 @@ const RotationIDAnnotation = "torpor.dev/rotation-id"
 
 // Annotations of the Pods of a MySQLCluster.
 const (
+	// RecloneAnnotation on a Pod asks for its instance to be cloned anew from the primary when it is "true"; it is removed when the
+	// instance is empty. On a MySQLCluster it lets every errant replica be cloned anew when it is "errant".
+	RecloneAnnotation = "torpor.dev/reclone"
 	// DemoteAnnotation asks for a switchover when it is "true" on the primary's Pod; it is removed when that is done.
 	DemoteAnnotation = "moco.cybozu.com/demote"
 	// InputsAnnotation is a hash of what users have asked for of the Pod. One that was made for the same stays, although another version
@@ -91,6 +94,8 @@ const (
 
 // Names inside a MySQLCluster that its schema demands.
 const (
+	// RecloneErrant is the value of RecloneAnnotation on a MySQLCluster.
+	RecloneErrant = "errant"
 	// MysqldContainer is the container that runs the MySQL server.
 	MysqldContainer = "mysqld"
 	// InitContainer is the container that makes the data directory.

@@ -220,6 +220,10 @@ type InstanceStatus struct {
 	// follow and needs a copy.
 	// +optional
 	MissingGTIDs string `json:"missingGTIDs,omitempty"`
+	// DiscardedGTIDs are those that only this instance had and that it lost when it was cloned anew. Nobody was told that they
+	// were safe.
+	// +optional
+	DiscardedGTIDs string `json:"discardedGTIDs,omitempty"`
 	// LagSeconds is how far the instance is behind the primary.
 	// +optional
 	LagSeconds *int64 `json:"lagSeconds,omitempty"`

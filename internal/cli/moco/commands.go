@@ -103,7 +103,7 @@ mysql returns what the program mysql returns.`,
 		SilenceErrors: true,
 	}
 	a.connect = newConnector(root.PersistentFlags(), a.Err)
-	root.AddCommand(a.newStopCommand(), a.newStartCommand(), a.newStatusCommand(), a.newSwitchoverCommand(), a.newMysqlCommand(), a.newCredentialCommand(), a.newRotateCommand(), a.newChecksumCommand())
+	root.AddCommand(a.newStopCommand(), a.newStartCommand(), a.newStatusCommand(), a.newSwitchoverCommand(), a.newRecloneCommand(), a.newMysqlCommand(), a.newCredentialCommand(), a.newRotateCommand(), a.newChecksumCommand())
 	return root
 }
 

@@ -3,6 +3,7 @@
 package moco
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -108,16 +109,28 @@ func (a *commands) requestSwitchover(cmd *cobra.Command, args []string) error {
 	if !chosen {
 		return fmt.Errorf("%s: expected a primary to switch away from, found that none is chosen yet; wait until the cluster is healthy", describeCluster(c))
 	}
-	pod := c.PodName(primary)
-	// A merge patch of the annotation alone needs no resource version: it overwrites no change of another writer.
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, mocov1beta2.DemoteAnnotation, stopValue)
-	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: pod}}
-	if err := kube.Patch(cmd.Context(), target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-		return fmt.Errorf("%s: annotate the primary's pod %s: %w", describeCluster(c), pod, err)
+	if err := kube.annotatePod(cmd.Context(), c, primary, mocov1beta2.DemoteAnnotation); err != nil {
+		return err
 	}
 	fmt.Fprintf(a.Out, "asked for a switchover of %s away from instance %d\n", describeCluster(c), primary)
+	a.sayThatClusteringIsStopped(c)
+	return nil
+}
+
+// annotatePod asks for something by an annotation of an instance's Pod.
+func (kube *kubeClient) annotatePod(ctx context.Context, c *mocov1beta2.MySQLCluster, index int, annotation string) error {
+	// A merge patch of the annotation alone needs no resource version: it overwrites no change of another writer.
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, annotation, stopValue)
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.PodName(index)}}
+	if err := kube.Patch(ctx, target, client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		return fmt.Errorf("%s: annotate the pod %s: %w", describeCluster(c), c.PodName(index), err)
+	}
+	return nil
+}
+
+// sayThatClusteringIsStopped says when what was asked for will happen.
+func (a *commands) sayThatClusteringIsStopped(c *mocov1beta2.MySQLCluster) {
 	if clusteringPart().isStopped(c.Annotations) {
 		fmt.Fprintf(a.Out, "Clustering is stopped: it happens when clustering is started, by %s\n", startCommandLine(c, clusteringPart()))
 	}
-	return nil
 }

@@ -307,7 +307,7 @@ func (s *simulatedServers) answerCommand(w *packetConn, row func() []any) {
 		answer := row()
 		w.writeTable(len(answer), answer)
 	case strings.HasPrefix(text, "select max(user_attributes"):
-		w.writeTable(1, []any{accounts.CurrentVersion()})
+		w.writeTable(1, []any{accounts.CurrentVersion(false)})
 	case strings.HasPrefix(text, "select id, user"):
 		w.writeTable(2)
 	case strings.HasPrefix(text, "select connection_id()"):

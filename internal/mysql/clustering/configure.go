@@ -161,6 +161,50 @@ func needsClone(i *instanceFacts) bool {
 	return !i.IsPrimary && i.cluster.primary.Reachable && i.MayActNow && i.IsEmptyReplica && i.IsReadOnly && !i.cluster.any(isCloning)
 }
 
+// mayBeRecloned reports whether an instance is wanted to be a new copy of the primary, and enough others acknowledge: a copy waits
+// for the commits of the primary's clients.
+func mayBeRecloned(i *instanceFacts) bool {
+	d, p := i.cluster, i.cluster.primary
+	isWanted := i.Pod.Reclone || d.ReclonesErrant && !i.Errant.IsEmpty()
+	isBusy := d.any(func(other *instanceFacts) bool { return other.Clone == Cloning })
+	isSpare := d.count(func(other *instanceFacts) bool { return other != i && other.Acknowledges }) >= d.requiredAcks
+	return isWanted && isComparable(i) && !i.Held.IsEmpty() && i.MayActNow && i.IsReadOnly && i.SemiSync.Waiting == 0 &&
+		p.IsWritable && d.primaryIsConfigured && !d.commitsAreStalled && !isBusy && isSpare
+}
+
+// needsDiscardRecord reports whether the status has yet to name what only this instance has, which outlives the instance's data.
+func needsDiscardRecord(i *instanceFacts) bool {
+	return i.MayBeRecloned && !i.Discarded.Contains(i.Errant)
+}
+
+func isLabelledBeforeReclone(i *instanceFacts) bool {
+	return i.MayBeRecloned && i.Pod.Exists && i.Pod.Role != RoleNone
+}
+
+func mayBeEmptied(i *instanceFacts) bool { return i.MayBeRecloned }
+
+// wasRecloned reports whether an instance has nothing any more, so that it becomes a copy as any empty one does.
+func wasRecloned(i *instanceFacts) bool {
+	return i.Pod.Reclone && i.Pod.Exists && !i.Stopped && !i.InActionBackoff && (i.IsPrimary || i.Reachable && i.Held.IsEmpty())
+}
+
+func recordDiscard(_ *derivedFacts, i *instanceFacts) Plan {
+	return Plan{
+		Why: fmt.Sprintf("instance %d is to be cloned anew, and the status names what only it has", i.Index), After: immediately,
+		RecordsDiscard: true,
+	}
+}
+
+func discardData(d *derivedFacts, i *instanceFacts) Plan {
+	plan := Plan{Do: DiscardData{Index: i.Index}, Why: fmt.Sprintf("instance %d is emptied, to become a copy of the primary", i.Index)}
+	note := fmt.Sprintf("Instance %d is cloned anew from instance %d", i.Index, d.primary.Index)
+	if !i.Errant.IsEmpty() {
+		note += "; it had " + abbreviateSet(i.Errant) + ", which no other instance has and nobody was told to be safe: status.instances names them"
+	}
+	plan.Events = []decision.Event{warningEvent(EventRecloned, note)}
+	return plan
+}
+
 // needsReplicaLabel reports whether an instance follows the primary and clients do not find it.
 func needsReplicaLabel(i *instanceFacts) bool {
 	return i.MayActNow && i.FollowsPrimary && i.IsReadOnly && i.Pod.Exists && i.Pod.Role != RoleReplica && !lagsTooFar(i) && !hasStaleData(i)
@@ -183,12 +227,9 @@ func hasStaleData(i *instanceFacts) bool {
 		return false
 	}
 	hasFailed := c.SQL == Stopped && c.SQLErrno != 0 || c.IO == Stopped && c.wasRejectedBySource() || isComparable(i) && !i.MissingPurged.IsEmpty()
-	since := i.Past.NotReplicatingSince
-	if hasFailed || since.IsZero() {
-		return hasFailed
-	}
-	isStopped, took := c.IO == Stopped || c.SQL == Stopped, d.Now.Sub(since)
-	return isStopped && took >= stoppedThreadTimeout || d.MaxDelay > 0 && took > d.MaxDelay
+	isStopped, past := c.IO == Stopped || c.SQL == Stopped, i.Past
+	isLate := d.MaxDelay > 0 && (hasLasted(past.NotReplicatingSince, d.MaxDelay+1, d.Now) || hasLasted(past.StalledSince, d.MaxDelay+1, d.Now))
+	return hasFailed || isLate || isStopped && hasLasted(past.NotReplicatingSince, stoppedThreadTimeout, d.Now)
 }
 
 // isLabelledAndStale reports whether clients read old data in a replica. The label goes also while an action on its server

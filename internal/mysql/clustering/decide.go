@@ -18,10 +18,10 @@ type rule = decision.Rule[*derivedFacts, Plan]
 
 // rules returns the whole decision in its order: the first that matches wins, and the last always does. A stop finishes
 // what stands above the rule "quiescing" and leaves alone what stands below it.
-func rules() []rule { return slices.Concat(serviceRules(), upkeepRules()) }
+func rules() []rule { return slices.Concat(urgentRules(), repairRules(), upkeepRules()) }
 
-// serviceRules are for who is the primary, and who follows.
-func serviceRules() []rule {
+// urgentRules are those of a stop, a failover and a switchover.
+func urgentRules() []rule {
 	return []rule{
 		when("being deleted", isBeingDeleted, wait("the cluster is being deleted", stoppedInterval)),
 		when("a start is refused", isStartRefused, refuseStart),
@@ -39,7 +39,7 @@ func serviceRules() []rule {
 		when("copying from outside", isCopyOutstanding, wait("the copy from outside is under way", degradedInterval)),
 
 		forFirst("a second writable instance", isSecondWritable, act("is not the primary and is made read-only", setReadOnly)),
-		forFirst("hung clients of a replica", hasHungClients, act("has clients that hang; they are cut off", killConnections)),
+		forFirst("hung clients of a replica", hasHungClients, act("has clients that hang; they are cut off", endClients)),
 		forFirst("isolate an errant replica", isErrantAndAcknowledging, act("is errant and is isolated", stopIO)),
 		forFirst("hide an errant replica", isErrantAndLabelled, act("is errant and loses its label", removeLabel)),
 
@@ -50,13 +50,19 @@ func serviceRules() []rule {
 		when("failed", hasFailed, waitForFailover),
 		when("the primary does not answer", isPrimarySilent, waitForSecondMiss),
 
+		when("commits await nobody", shouldReleaseCommits, releaseCommits),
 		when("cancel a hanging statement", shouldCancelPending, act("runs a statement that is no longer wanted", cancelPending)),
 		when("cut off the clients", primaryStuckInReadOnly, act("does not become read-only; its clients are cut off", killConnections)),
 		when("a statement runs in the primary", hasPendingStatement, wait("a statement runs in the primary", operationInterval)),
 		when("begin a switchover", shouldBeginSwitchover, beginSwitchover),
 		forFound("switch over", findSwitchoverTarget, promoteSwitchoverTarget),
 		when("the heir catches up", awaitsSwitchoverTarget, wait("the primary is read-only until a replica has everything", operationInterval)),
+	}
+}
 
+// repairRules make a primary and its replicas of the instances.
+func repairRules() []rule {
+	return []rule{
 		forFirst("a second label of the primary", hasStalePrimaryLabel, act("is not the primary and loses its label", removeLabel)),
 		when("the primary receives", primaryStillReplicates, act("is the primary and stops receiving", stopIO)),
 		when("the primary does not apply", primaryCanApplyBacklog, act("has to apply its relay log", restartSQL)),
@@ -77,6 +83,10 @@ func serviceRules() []rule {
 // upkeepRules are for what waits while clustering is stopped.
 func upkeepRules() []rule {
 	return []rule{
+		forFirst("name what a copy will discard", needsDiscardRecord, recordDiscard),
+		forFirst("hide one that is cloned anew", isLabelledBeforeReclone, act("is to be cloned anew and loses its label", removeLabel)),
+		forFirst("empty one that is cloned anew", mayBeEmptied, discardData),
+		forFirst("the request for a copy is done", wasRecloned, act("is empty, as was asked", clearReclone)),
 		forFirst("clone a replica", needsClone, cloneReplica),
 		forFirst("hide a replica with old data", isLabelledAndStale, act("does not follow, or is too far behind, and loses its label", removeLabel)),
 		forFirst("label a replica", needsReplicaLabel, act("follows and gets its label", labelAs(RoleReplica))),
@@ -139,12 +149,14 @@ func wait(why string, after time.Duration) func(*derivedFacts, *instanceFacts) P
 
 func setReadOnly(i int) Action     { return SetReadOnly{Index: i} }
 func killConnections(i int) Action { return KillConnections{Index: i} }
+func endClients(i int) Action      { return KillConnections{Index: i, EndWaits: true} }
 func cancelPending(i int) Action   { return CancelPending{Index: i} }
 func stopIO(i int) Action          { return StopIO{Indexes: []int{i}} }
 func startIO(i int) Action         { return StartIO{Index: i} }
 func restartSQL(i int) Action      { return RestartSQL{Index: i} }
 func removeLabel(i int) Action     { return SetRole{Index: i, Role: RoleNone} }
 func clearDemote(i int) Action     { return ClearDemote{Index: i} }
+func clearReclone(i int) Action    { return ClearReclone{Index: i} }
 
 func prepareRotation(int) Action     { return PrepareRotation{} }
 func promotePasswords(int) Action    { return PromotePasswords{} }
@@ -168,14 +180,18 @@ func lacksPrimary(d *derivedFacts) bool      { return !d.hasPrimary() }
 func hasFailed(d *derivedFacts) bool         { return d.primaryFailed }
 func isPrimarySilent(d *derivedFacts) bool   { return !d.primary.Reachable }
 
-func waitForSecondMiss(_ *derivedFacts, p *instanceFacts) Plan {
+func waitForSecondMiss(d *derivedFacts, p *instanceFacts) Plan {
+	if d.primaryIsHeard {
+		after := min(max(d.Now.Sub(p.Past.UnreachableSince)/2, recheckInterval), degradedInterval)
+		return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer, and its replicas receive from it", p.Index), After: after}
+	}
 	return Plan{Why: fmt.Sprintf("the primary, instance %d, does not answer", p.Index), After: suspicionInterval}
 }
 
 // settle is the plan when nothing is to be done by clustering.
 func settle(d *derivedFacts, _ *instanceFacts) Plan {
 	plan := Plan{Why: "nothing is to be done", After: healthyInterval}
-	if d.state != StateHealthy || d.switchoverRequested {
+	if d.state != StateHealthy || d.switchoverRequested || !d.primary.Past.StalledSince.IsZero() {
 		plan.After = degradedInterval
 	}
 	return plan
@@ -195,6 +211,8 @@ type Plan struct {
 	Instances []InstanceReport
 	Synced    int
 	Errant    []int
+	// RecordsDiscard says that the status is to name what the instances that are cloned anew will lose.
+	RecordsDiscard bool
 	// Stop replaces the record of the stop; SourceDone is to be written down.
 	Stop       *StopRecord
 	SourceDone bool
@@ -264,9 +282,12 @@ type SetReadOnly struct{ Index int }
 // both, since a server that restarts in between has forgotten the former.
 type MakeWritable struct{ Index, WaitFor int }
 
-// KillConnections ends the sessions of clients. In a replica, which is read-only or about to be, it then ends their waits for
-// acknowledgements too: with the sessions gone, no client takes the end of the wait for an acknowledgement.
-type KillConnections struct{ Index int }
+// KillConnections ends the sessions of clients. With EndWaits, in a server that is read-only or about to be, it then ends their
+// waits for acknowledgements too: with the sessions gone, no client takes the end of the wait for an acknowledgement.
+type KillConnections struct {
+	Index    int
+	EndWaits bool
+}
 
 // CancelPending ends our own sessions in which a statement still runs.
 type CancelPending struct{ Index int }
@@ -299,6 +320,13 @@ type SetRole struct {
 
 // ClearDemote removes the request for another primary.
 type ClearDemote struct{ Index int }
+
+// ClearReclone removes the request for a copy.
+type ClearReclone struct{ Index int }
+
+// DiscardData makes an instance forget its transactions, whatever it has, so that it is as empty as a new one and becomes a copy
+// of the primary. Its rows stay until the copy begins, and its binary logs go.
+type DiscardData struct{ Index int }
 
 // RestoreDurability sets back what somebody has changed in a running server and acknowledgements depend on.
 type RestoreDurability struct{ Index int }
@@ -351,6 +379,8 @@ func (a ConfigureReplica) targets() []int  { return []int{a.Index} }
 func (a CloneFrom) targets() []int         { return []int{a.Index} }
 func (a SetRole) targets() []int           { return []int{a.Index} }
 func (a ClearDemote) targets() []int       { return []int{a.Index} }
+func (a ClearReclone) targets() []int      { return []int{a.Index} }
+func (a DiscardData) targets() []int       { return []int{a.Index} }
 func (a RestoreDurability) targets() []int { return []int{a.Index} }
 func (a RenewAccounts) targets() []int     { return []int{a.Index} }
 func (a RenewChannel) targets() []int      { return []int{a.Index} }

@@ -4,6 +4,7 @@ package clustering
 
 import (
 	"slices"
+	"time"
 
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 )
@@ -26,8 +27,13 @@ type derivedFacts struct {
 	primaryMayHaveLostData bool
 	// primaryIsConfigured says that the primary follows no source, and that its commits await replicas.
 	primaryIsConfigured bool
+	// primaryIsHeard says that as many replicas receive from the primary as its commits await.
+	primaryIsHeard bool
 	// primaryIsDown says that the primary's server does not run, or that nothing can reach it.
 	primaryIsDown bool
+	// commitsAreStalled says that no commit of the primary has got through for too long, and commitsAwaitNobody that this does not
+	// end by itself: they await replicas that have tried to connect all the time.
+	commitsAreStalled, commitsAwaitNobody bool
 	// primaryFailed says that the primary is down or lost its data, and that no restart of everything explains it.
 	primaryFailed bool
 	// witnesses counts the instances whose transactions decide a failover.
@@ -65,6 +71,8 @@ type instanceFacts struct {
 	// IsUnexpectedlyWritable says that it can be written to beside the primary.
 	IsUnexpectedlyWritable bool
 
+	// IsStalled says that for too long it has committed nothing, or received nothing, although there is something.
+	IsStalled bool
 	// Held is what it executed or received.
 	Held gtid.Set
 	// HasUnappliedRelayLog says that its relay log holds what it has not executed; another source would drop that.
@@ -79,6 +87,8 @@ type instanceFacts struct {
 	Ahead gtid.Set
 	// MissingPurged is what it lacks and the primary has deleted.
 	MissingPurged gtid.Set
+	// MayBeRecloned says that it is wanted to be cloned anew, and that the primary's clients lack nothing meanwhile.
+	MayBeRecloned bool
 	// IsEmptyReplica says that it holds nothing and the primary does, so that it needs a clone.
 	IsEmptyReplica bool
 
@@ -118,6 +128,9 @@ func derive(o Observed) *derivedFacts {
 		d.deriveReplication(i)
 	}
 	d.derivePrimary()
+	for _, i := range d.instances {
+		i.MayBeRecloned = mayBeRecloned(i)
+	}
 	d.deriveSwitchover()
 	d.state = d.classify()
 	return d
@@ -136,6 +149,7 @@ func (d *derivedFacts) newInstance(index int, observed Instance) *instanceFacts 
 	// CLONE needs a server that administrators can write to, and drops what they write.
 	isBeingCloned := i.Clone == Cloning && i.ReadOnly
 	i.IsUnexpectedlyWritable = !i.IsPrimary && i.Reachable && !i.SuperReadOnly && !isBeingCloned
+	i.IsStalled = i.Reachable && hasLasted(i.Past.StalledSince, stallTimeout, d.Now)
 	i.Held = i.Executed.Union(i.Channel.Retrieved)
 	i.HasUnappliedRelayLog = i.Channel.Present && !i.Executed.Contains(i.Channel.Retrieved)
 	return i
@@ -170,12 +184,13 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	i.MissingPurged = p.Purged.Subtract(i.Held)
 	i.IsEmptyReplica = i.Reachable && i.Held.IsEmpty() && c.IO != Running && !p.Executed.IsEmpty()
 	i.HasWrongSource = !c.Present || c.SourceHost != p.Host
-	i.HasWrongSemiSync = !i.SemiSync.Replica || i.SemiSync.Source
+	isSilent := c.IO == Running && !i.SemiSync.ReplicaActive && slices.Contains(p.Connected, i.UUID)
+	i.HasWrongSemiSync = !i.SemiSync.Replica || i.SemiSync.Source || isSilent
 	i.MayFollow = !i.IsPrimary && p.Reachable && i.Reachable && !i.Stopped && i.SuperReadOnly && !i.IsErrant &&
 		i.SemiSync.Waiting == 0 && i.Clone != Cloning && !i.IsEmptyReplica && i.MissingPurged.IsEmpty()
 	i.FollowsPrimary = !i.IsPrimary && i.Reachable && !i.HasWrongSource && !i.HasWrongSemiSync && c.IO != Stopped && !i.IsErrant
 	i.Acknowledges = i.FollowsPrimary && c.IO == Running && i.SuperReadOnly && slices.Contains(p.Connected, i.UUID)
-	i.IsInSync = i.Acknowledges && c.SQL == Running && i.Ahead.IsEmpty()
+	i.IsInSync = i.Acknowledges && c.SQL == Running && i.Ahead.IsEmpty() && !i.IsStalled
 	// An empty instance witnesses nothing: it may have lost data that it acknowledged.
 	i.IsQuorumWitness = !i.IsPrimary && i.Reachable && !i.Stopped && !i.IsErrant && !i.Held.IsEmpty() &&
 		i.SemiSync.Waiting == 0 && i.Clone != Cloning
@@ -189,6 +204,10 @@ func (d *derivedFacts) derivePrimary() {
 	}
 	awaitsReplicas := p.SemiSync.Source && p.SemiSync.WaitFor == d.awaitedAcks && p.SemiSync.Timeout >= endlessTimeout
 	d.primaryIsConfigured = !p.Channel.Present && (d.awaitedAcks == 0 || awaitsReplicas)
+	d.commitsAreStalled = p.IsStalled
+	d.commitsAwaitNobody = p.IsStalled && p.SemiSync.Waiting > 0 && !d.StopAsked && !p.Stopped &&
+		d.count(acknowledges) < p.SemiSync.awaited() && d.count(triesInVain) >= d.requiredAcks
+	d.primaryIsHeard = d.count(hearsPrimary) >= max(1, d.requiredAcks)
 	d.primaryIsDown = isDown(p)
 	d.witnesses = d.count(func(i *instanceFacts) bool { return i.IsQuorumWitness })
 	d.primaryFailed = d.hasPrimary() && !p.Stopped && (d.primaryIsDown || d.primaryLostData) && !isClusterStarting(d)
@@ -242,6 +261,16 @@ func (d *derivedFacts) findOldestSeries(holds func(*instanceFacts) bool) *instan
 		}
 	}
 	return found
+}
+
+// triesInVain reports whether a replica has tried to connect to its source for too long.
+func triesInVain(i *instanceFacts) bool {
+	return i.FollowsPrimary && i.Channel.IO == Connecting && hasLasted(i.Past.ConnectingSince, connectTimeout, i.cluster.Now)
+}
+
+// hasLasted reports whether something goes on for so long.
+func hasLasted(since time.Time, long time.Duration, now time.Time) bool {
+	return !since.IsZero() && now.Sub(since) >= long
 }
 
 func isReachable(i *instanceFacts) bool { return i.Reachable }

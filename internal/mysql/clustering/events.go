@@ -14,8 +14,12 @@ const (
 	EventSwitchOverFailed = "SwitchOverFailed"
 	// EventFailOver reports that a replica took the place of a primary that had failed.
 	EventFailOver = "FailOver"
+	// EventCommitsReleased reports that commits awaited replicas that could not come, and that the clients were cut off.
+	EventCommitsReleased = "CommitsReleased"
 	// EventCloneFailed reports that the copy of an instance failed and is begun anew.
 	EventCloneFailed = "CloneFailed"
+	// EventRecloned reports that an instance is emptied to become a copy of the primary, and which transactions that discards.
+	EventRecloned = "Recloned"
 	// EventInitCloned reports that the primary has become a copy of the source outside.
 	EventInitCloned = "InitCloned"
 	// EventInitCloneFailed reports that the copy of the source outside failed and is begun anew.

@@ -3,6 +3,7 @@
 package clustering
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -15,16 +16,36 @@ import (
 // write it down. A commit is acknowledged by the primary and n/2 others, so that more than n/2 others, fenced, know of
 // every acknowledged transaction.
 
-// isDown reports whether the server of an instance does not run, or nothing can reach it.
-func isDown(i *instanceFacts) bool {
-	if i.Reachable {
+// hearsPrimary reports whether a replica receives from the primary.
+func hearsPrimary(i *instanceFacts) bool {
+	c := i.Channel
+	return !i.IsPrimary && i.Reachable && !i.HasWrongSource && c.IO == Running && c.HeardAgo >= 0 && c.HeardAgo <= heardTimeout
+}
+
+// hasLostPrimary reports whether a replica was connected to the primary and is not any more.
+func hasLostPrimary(i *instanceFacts) bool {
+	return !i.IsPrimary && i.Reachable && !i.HasWrongSource && i.Channel.IO == Connecting
+}
+
+// isDown reports whether the primary's server does not run, or nothing can reach it. One that does not answer the manager and that
+// its replicas hear serves its clients.
+func isDown(p *instanceFacts) bool {
+	d := p.cluster
+	unseen := d.Now.Sub(p.Past.UnreachableSince)
+	switch {
+	case p.Reachable:
 		return false
-	}
-	// The kubelet and a refused connection are certain. Silence alone may be a lost packet, so it takes two looks.
-	if !i.Pod.Exists || !i.Pod.Ready || i.Pod.Terminating || i.Refused {
+	case d.primaryIsHeard:
+		return d.Waits.Unseen > 0 && unseen >= d.Waits.Unseen
+	case !p.Past.DownSince.IsZero(): // The fence keeps its replicas from hearing it.
 		return true
+	case !p.Pod.Exists || !p.Pod.Ready || p.Pod.Terminating:
+		return true
+	case p.Refused && d.any(hasLostPrimary): // Something else may refuse the manager's connections.
+		return true
+	default:
+		return p.Past.Misses >= primaryDownMisses && unseen >= cmp.Or(d.Waits.Silent, primaryDownAfter)
 	}
-	return i.Past.Misses >= primaryDownMisses && i.cluster.Now.Sub(i.Past.UnreachableSince) >= primaryDownAfter
 }
 
 // isClusterStarting reports whether all servers have just started, since none of them has its settings or threads. Their
@@ -136,7 +157,16 @@ func findIdleFailoverCandidate(d *derivedFacts) *instanceFacts {
 
 // canStartSQLThread reports whether the SQL thread is stopped, and not by an error that would stop it again.
 func canStartSQLThread(i *instanceFacts) bool {
-	return i.Channel.Present && i.Channel.SQL == Stopped && i.Channel.SQLErrno == 0
+	return i.Channel.Present && i.Channel.SQL == Stopped && (i.Channel.SQLErrno == 0 || isPassingError(i.Channel.SQLErrno))
+}
+
+// isPassingError reports whether an error is one that ends with its cause, without a change of any row.
+func isPassingError(errno int) bool {
+	const (
+		cannotWrite, diskFull, errorOnWrite, storageError, outOfMemory, outOfResources = 3, 1021, 1026, 1030, 1037, 1041
+		tableFull, lockTimeout, deadlock                                               = 1114, 1205, 1213
+	)
+	return slices.Contains([]int{cannotWrite, diskFull, errorOnWrite, storageError, outOfMemory, outOfResources, tableFull, lockTimeout, deadlock}, errno)
 }
 
 func fenceReplicas(d *derivedFacts, p *instanceFacts) Plan {
@@ -324,11 +354,33 @@ func primaryStuckInReadOnly(d *derivedFacts) bool {
 	return d.switchoverIsActive && p.MayAct && p.Pending && p.PendingFor >= killClientsAfter && !isFullyReadOnly(p)
 }
 
+// shouldReleaseCommits reports whether commits of the primary wait for replicas that cannot come, because they have to log in and
+// the commit of a GRANT holds up every login. The primary becomes read-only, its clients are cut off, and then its commits no longer
+// wait: they are kept, and nobody is told that they are safe.
+func shouldReleaseCommits(d *derivedFacts) bool {
+	p, pendingFor := d.primary, d.primary.PendingFor
+	if p.SuperReadOnly { // The server says so already while the statement waits.
+		return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= killClientsAfter)
+	}
+	return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= stallTimeout) // It may be a GRANT of the manager's own.
+}
+
+func releaseCommits(d *derivedFacts, p *instanceFacts) Plan {
+	plan := Plan{Do: SetReadOnly{Index: p.Index}, Why: fmt.Sprintf("the commits of instance %d wait for replicas that cannot come; it is made read-only", p.Index)}
+	if p.SuperReadOnly {
+		plan.Do = KillConnections{Index: p.Index, EndWaits: true}
+		plan.Why = fmt.Sprintf("the clients of instance %d wait for replicas that cannot come; they are cut off", p.Index)
+		plan.Events = []decision.Event{warningEvent(EventCommitsReleased,
+			fmt.Sprintf("No replica could log in at the primary, instance %d, and its clients waited for one: they are cut off", p.Index))}
+	}
+	return plan
+}
+
 // shouldCancelPending reports whether a statement still runs in the primary whose effect is not wanted any more.
 func shouldCancelPending(d *derivedFacts) bool {
 	p := d.primary
 	isUnwanted := (d.StopAsked || d.switchoverGaveUp) && !isFullyReadOnly(p)
-	return p.MayAct && p.Pending && !d.switchoverIsActive && (isUnwanted || p.PendingFor >= killClientsAfter)
+	return p.MayAct && p.Pending && !d.switchoverIsActive && !d.commitsAwaitNobody && (isUnwanted || p.PendingFor >= killClientsAfter)
 }
 
 func hasPendingStatement(d *derivedFacts) bool { return d.primary.Pending }
@@ -377,8 +429,14 @@ type InstanceHistory struct {
 	// UnreachableSince is zero while it answers; Misses counts the looks since.
 	UnreachableSince time.Time
 	Misses           int
+	// DownSince is since when it counts as down as the primary.
+	DownSince time.Time
 	// NotReplicatingSince is when it was first seen without both threads running.
 	NotReplicatingSince time.Time
+	// Count is how many transactions it had committed, or held as a replica, at the last look that showed it. StalledSince is since
+	// when that has not grown although there is something, and ConnectingSince since when it tries to connect.
+	Count                         int64
+	StalledSince, ConnectingSince time.Time
 	// FailedAt is when an act on it last failed or did not help, and Failure why.
 	FailedAt time.Time
 	Failure  string
@@ -407,8 +465,10 @@ func UpdateHistory(before History, o Observed) History {
 	for _, i := range d.instances {
 		past := i.Past
 		past.UnreachableSince = startOfStreak(past.UnreachableSince, !i.Reachable, o.Now)
+		past.DownSince = startOfStreak(past.DownSince, i.IsPrimary && d.primaryIsDown, o.Now)
 		isReplicating := i.Channel.IO == Running && i.Channel.SQL == Running
 		past.NotReplicatingSince = startOfStreak(past.NotReplicatingSince, !i.IsPrimary && i.Reachable && !isReplicating, o.Now)
+		past = past.withProgress(i, o.Now)
 		past.Misses++
 		if i.Reachable {
 			past.Misses = 0
@@ -416,6 +476,20 @@ func UpdateHistory(before History, o Observed) History {
 		after.Instances[i.Index] = past
 	}
 	return after
+}
+
+func (p InstanceHistory) withProgress(i *instanceFacts, now time.Time) InstanceHistory {
+	primary, count := i.cluster.primary, i.Held.Count()
+	isDue := primary.Reachable && !primary.Executed.Subtract(i.Held).IsEmpty()
+	if i.IsPrimary {
+		count, isDue = i.Executed.Count(), i.SemiSync.Waiting > 0 || !i.Owned.NumberedBy(i.UUID).IsEmpty()
+	}
+	p.StalledSince = startOfStreak(p.StalledSince, i.Reachable && isDue && count == p.Count, now)
+	p.ConnectingSince = startOfStreak(p.ConnectingSince, i.Reachable && i.Channel.IO == Connecting, now)
+	if i.Reachable {
+		p.Count = count
+	}
+	return p
 }
 
 // WithResult adds an action to the history; failure is empty if it succeeded. The same action twice on an instance did not

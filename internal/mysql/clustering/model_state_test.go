@@ -21,6 +21,10 @@ type modelState struct {
 	primary int
 	stop    modelStop
 	errant  [maxInstances]bool
+	// discarded is what the status names as lost.
+	discarded [maxInstances]transactions
+	// reclonesErrant is an annotation.
+	reclonesErrant bool
 	// stopAsked and forced are annotations.
 	stopAsked, forced bool
 	// acked are the transactions that were acknowledged to clients.
@@ -36,15 +40,21 @@ const maxInstances = 5
 
 type modelServer struct {
 	// The pod.
-	exists, terminating, demote bool
-	role                        PodRole
+	exists, terminating, demote, reclone bool
+	role                                 PodRole
 	// alone says that its annotation asks to leave it alone.
 	alone bool
 
 	// up says that the server runs. Cut servers are not seen by the manager, or not by the other servers; clients see all.
 	up, cutManager, cutPeers bool
+	// refuses says that the manager's connections are refused while it is cut off from the server.
+	refuses bool
 	// slow says that it does not apply, busy that a client holds a lock which keeps it writable.
 	slow, busy bool
+	// frozen says that it does nothing, and its connections stay open.
+	frozen bool
+	// granting says that a commit of it waits that keeps everybody from logging in who has not yet.
+	granting bool
 	// wiped says that its volume was lost once, so that it has another identity since.
 	wiped bool
 
@@ -76,9 +86,11 @@ type modelHistory struct {
 }
 
 type modelInstanceHistory struct {
-	unreachable, failed, broken age
-	misses                      int
-	failure, last               string
+	unreachable, down, failed, broken, stalled, connecting age
+
+	misses        int
+	count         int64
+	failure, last string
 }
 
 // transactions is a set of transactions: some numbers of every identity a server may have.
@@ -171,24 +183,29 @@ func (w *modelState) connected(i, j int) bool {
 
 func (w *modelState) reachable(i int) bool {
 	s := &w.servers[i]
-	return s.exists && s.up && !s.cutManager
+	return s.exists && s.up && !s.frozen && !s.cutManager
 }
 
 // receivesFromSource reports whether a server is connected to its source.
 func (w *modelState) receivesFromSource(i int) bool {
 	s := &w.servers[i]
-	return s.up && s.source != NoInstance && s.io && w.connected(i, s.source)
+	return s.up && s.source != NoInstance && s.io && w.connected(i, s.source) && !w.servers[s.source].granting
 }
 
 // countAcknowledgers is how many acknowledge what the server writes.
 func (w *modelState) countAcknowledgers(i int) int {
 	n := 0
 	for j := range w.n {
-		if j != i && w.receivesFromSource(j) && w.servers[j].source == i && w.servers[j].semiReplica {
+		if j != i && w.hearsSource(j) && w.servers[j].source == i && w.servers[j].semiReplica {
 			n++
 		}
 	}
 	return n
+}
+
+// hearsSource reports whether a server is connected to its source and both do something.
+func (w *modelState) hearsSource(i int) bool {
+	return w.receivesFromSource(i) && !w.servers[i].frozen && !w.servers[w.servers[i].source].frozen
 }
 
 func (s *modelServer) awaitsReplicas() bool { return s.semiSource && s.waitFor > 0 }
@@ -196,7 +213,7 @@ func (s *modelServer) awaitsReplicas() bool { return s.semiSource && s.waitFor >
 // canAcknowledge reports whether a client can get something acknowledged by a server.
 func (w *modelState) canAcknowledge(i int) bool {
 	s := &w.servers[i]
-	return s.up && !s.readOnly && (!s.awaitsReplicas() || w.countAcknowledgers(i) >= s.waitFor)
+	return s.up && !s.frozen && !s.readOnly && (!s.awaitsReplicas() || w.countAcknowledgers(i) >= s.waitFor)
 }
 
 func (w *modelState) heldTransactions(i int) transactions {
@@ -212,7 +229,7 @@ func (w *modelState) isPodReady(i int) bool {
 
 // observe is what the shell would observe: the status, then the replicas, then the primary. Something may happen between.
 func (w *modelState) observe(between func(*modelState)) Observed {
-	o := Observed{Now: modelTime(), Replicas: w.n, StopAsked: w.stopAsked, StartForced: w.forced, Primary: w.primary, Instances: make([]Instance, w.n)}
+	o := Observed{Now: modelTime(), Replicas: w.n, ReclonesErrant: w.reclonesErrant, StopAsked: w.stopAsked, StartForced: w.forced, Primary: w.primary, Instances: make([]Instance, w.n)}
 	if w.stop.reached {
 		o.Stop = &StopRecord{Since: w.stop.since.startTime(), Unfinished: w.stop.left}
 	}
@@ -236,18 +253,19 @@ func host(i int) string { return fmt.Sprintf("host-%d", i) }
 func (w *modelState) observeInstance(i int) Instance {
 	s := &w.servers[i]
 	seen := Instance{
-		Host: host(i), Stopped: s.alone, KnownErrant: w.errant[i],
-		Pod: PodFacts{Exists: s.exists, Ready: w.isPodReady(i), Terminating: s.terminating, Demote: s.demote, Role: s.role},
+		Host: host(i), Stopped: s.alone, KnownErrant: w.errant[i], Discarded: w.discarded[i].toSet(),
+		Pod: PodFacts{Exists: s.exists, Ready: w.isPodReady(i), Terminating: s.terminating, Demote: s.demote, Reclone: s.reclone, Role: s.role},
 	}
 	if !w.reachable(i) {
-		seen.Refused = s.exists && !s.up && !s.cutManager
+		seen.Refused = s.exists && !s.up && !s.cutManager || s.refuses && s.cutManager
 		return seen
 	}
 	seen.Reachable, seen.UUID, seen.Series = true, uuid(identity(i, s.wiped)), ReleaseSeries{8, 4}
 	seen.Pending, seen.PendingFor = s.pending != serverAction{}, time.Duration(s.pendingFor)
-	seen.ReadOnly, seen.SuperReadOnly = s.readOnly, s.readOnly
+	// The server says super_read_only also while the statement that sets it waits for commits.
+	seen.ReadOnly, seen.SuperReadOnly = s.readOnly, s.readOnly || s.pending.do == "SetReadOnly" && s.left == 0
 	seen.Executed, seen.Purged, seen.Owned = s.executed.toSet(), s.purged.toSet(), s.waiting.toSet()
-	seen.SemiSync = SemiSync{Source: s.semiSource, Replica: s.semiReplica, WaitFor: s.waitFor, Timeout: endlessTimeout}
+	seen.SemiSync = SemiSync{Source: s.semiSource, Replica: s.semiReplica, ReplicaActive: s.semiReplica, WaitFor: s.waitFor, Timeout: endlessTimeout}
 	if s.waiting != 0 {
 		seen.SemiSync.Waiting = 1
 	}
@@ -266,7 +284,10 @@ func (w *modelState) observeInstance(i int) Instance {
 func (w *modelState) observeChannel(i int) ReplicationChannel {
 	s := &w.servers[i]
 	c := ReplicationChannel{Present: true, SourceHost: host(s.source), IOErrno: s.ioErrno, SQLErrno: s.sqlErrno, Retrieved: s.relay.toSet()}
+	c.HeardAgo = 2 * heardTimeout
 	switch {
+	case w.hearsSource(i):
+		c.IO, c.HeardAgo = Running, 0
 	case w.receivesFromSource(i):
 		c.IO = Running
 	case s.io:
@@ -285,7 +306,8 @@ func (m modelHistory) toHistory(n int) History {
 	full := History{StopAskedSince: m.stopAsked.startTime(), ReadOnlySince: m.readOnly.startTime(), GaveUpAt: m.gaveUp.startTime()}
 	for _, p := range m.past[:n] {
 		full.Instances = append(full.Instances, InstanceHistory{
-			UnreachableSince: p.unreachable.startTime(), Misses: p.misses, NotReplicatingSince: p.broken.startTime(),
+			UnreachableSince: p.unreachable.startTime(), DownSince: p.down.startTime(), Misses: p.misses, NotReplicatingSince: p.broken.startTime(),
+			StalledSince: p.stalled.startTime(), ConnectingSince: p.connecting.startTime(), Count: p.count,
 			FailedAt: p.failed.startTime(), Failure: p.failure, LastAction: p.last,
 		})
 	}
@@ -296,7 +318,8 @@ func fromHistory(full History) modelHistory {
 	m := modelHistory{stopAsked: ageOf(full.StopAskedSince), readOnly: ageOf(full.ReadOnlySince), gaveUp: ageOf(full.GaveUpAt)}
 	for i, p := range full.Instances {
 		m.past[i] = modelInstanceHistory{
-			unreachable: ageOf(p.UnreachableSince), broken: ageOf(p.NotReplicatingSince), misses: min(p.Misses, primaryDownMisses),
+			unreachable: ageOf(p.UnreachableSince), down: ageOf(p.DownSince), broken: ageOf(p.NotReplicatingSince), misses: min(p.Misses, primaryDownMisses),
+			stalled: ageOf(p.StalledSince), connecting: ageOf(p.ConnectingSince), count: p.Count,
 			failed: ageOf(p.FailedAt), failure: p.Failure, last: p.LastAction,
 		}
 	}
@@ -309,7 +332,7 @@ func (w *modelState) passTime(d time.Duration) {
 		*a = a.plus(d)
 	}
 	for i := range w.n {
-		for _, a := range []*age{&m.past[i].unreachable, &m.past[i].failed, &m.past[i].broken, &w.servers[i].pendingFor} {
+		for _, a := range []*age{&m.past[i].unreachable, &m.past[i].down, &m.past[i].failed, &m.past[i].broken, &m.past[i].stalled, &m.past[i].connecting, &w.servers[i].pendingFor} {
 			*a = a.plus(d)
 		}
 	}
@@ -346,7 +369,7 @@ func (s instanceSet) has(i int) bool { return s&(1<<i) != 0 }
 
 func (w *modelState) receiveFromSource(i int) {
 	s := &w.servers[i]
-	if !w.receivesFromSource(i) {
+	if !w.hearsSource(i) {
 		return
 	}
 	source := &w.servers[s.source]
@@ -361,7 +384,7 @@ func (w *modelState) receiveFromSource(i int) {
 // commitAcknowledged ends the wait for replicas.
 func (w *modelState) commitAcknowledged(i int) {
 	s := &w.servers[i]
-	if !s.up || s.waiting == 0 {
+	if !s.up || s.frozen || s.waiting == 0 {
 		return
 	}
 	for bit := transactions(1); bit != 0 && bit <= s.waiting; bit <<= 1 {
@@ -371,7 +394,7 @@ func (w *modelState) commitAcknowledged(i int) {
 		acks := 0
 		for j := range w.n {
 			r := &w.servers[j]
-			if j != i && w.receivesFromSource(j) && r.source == i && r.semiReplica && (r.relay|r.executed)&bit != 0 {
+			if j != i && w.hearsSource(j) && r.source == i && r.semiReplica && (r.relay|r.executed)&bit != 0 {
 				acks++
 			}
 		}
@@ -381,18 +404,19 @@ func (w *modelState) commitAcknowledged(i int) {
 			w.acked |= bit
 		}
 	}
+	s.granting = s.granting && s.waiting != 0
 }
 
 func (w *modelState) applyRelayLog(i int) {
 	s := &w.servers[i]
-	if s.up && s.sql && !s.slow && s.source != NoInstance {
+	if s.up && !s.frozen && s.sql && !s.slow && s.source != NoInstance {
 		s.executed |= s.relay
 	}
 }
 
 func (w *modelState) finishClone(i int) {
 	s := &w.servers[i]
-	if s.clone != Cloning {
+	if s.clone != Cloning || s.frozen || w.servers[s.donor].frozen {
 		return
 	}
 	if !w.connected(i, s.donor) {
@@ -407,7 +431,7 @@ func (w *modelState) finishClone(i int) {
 
 func (w *modelState) clientWrites(i int) {
 	s := &w.servers[i]
-	if !s.up || s.readOnly || s.pending.do == "SetReadOnly" { // A pending super_read_only lets no transaction begin.
+	if !s.up || s.frozen || s.readOnly || s.pending.do == "SetReadOnly" { // A pending super_read_only lets no transaction begin.
 		return
 	}
 	for k := range transactionsPerServer {
@@ -437,16 +461,17 @@ func (w *modelState) commitDirectly(i int) transactions {
 	return 0
 }
 
-// endClients ends clients. What they wait for is committed, and they get no acknowledgement.
+// endClients ends clients and their waits. What they wait for is committed, and they get no acknowledgement.
 func (s *modelServer) endClients() {
 	s.executed |= s.waiting
-	s.waiting, s.busy = 0, false
+	s.waiting, s.busy, s.granting = 0, false, false
 }
 
 // crashServer keeps what is in the binary log and drops the settings.
 func (w *modelState) crashServer(i int) {
 	s := &w.servers[i]
 	s.endClients()
+	s.frozen = false
 	s.up, s.readOnly, s.io, s.sql = false, true, false, false
 	s.semiSource, s.semiReplica, s.waitFor = false, false, 0
 	s.pending, s.left, s.pendingFor = serverAction{}, 0, never
@@ -465,7 +490,7 @@ func (w *modelState) loseVolume(i int) {
 func (w *modelState) removePod(i int) {
 	w.crashServer(i)
 	s := &w.servers[i]
-	s.exists, s.terminating, s.demote, s.role = false, false, false, RoleNone
+	s.exists, s.terminating, s.demote, s.reclone, s.role = false, false, false, false, RoleNone
 }
 
 func (w *modelState) startServer(i int) {
@@ -485,7 +510,7 @@ func splitByServer(do Action) (map[int]serverAction, bool) {
 	case MakeWritable:
 		return map[int]serverAction{do.Index: {"MakeWritable", do.WaitFor}}, true
 	case KillConnections:
-		return map[int]serverAction{do.Index: {"KillConnections", 0}}, true
+		return map[int]serverAction{do.Index: {"KillConnections", map[bool]int{true: 1}[do.EndWaits]}}, true
 	case CancelPending:
 		return map[int]serverAction{do.Index: {"CancelPending", 0}}, true
 	case StopIO:
@@ -504,7 +529,9 @@ func splitByServer(do Action) (map[int]serverAction, bool) {
 		return map[int]serverAction{do.Index: {"ConfigureReplica", do.Source}}, true
 	case CloneFrom:
 		return map[int]serverAction{do.Index: {"CloneFrom", do.Donor}}, true
-	case Nothing, PromoteInStatus, SetRole, ClearDemote, EndStop, RemoveLeftovers, RestoreDurability, RenewAccounts,
+	case DiscardData:
+		return map[int]serverAction{do.Index: {"DiscardData", 0}}, true
+	case Nothing, PromoteInStatus, SetRole, ClearDemote, ClearReclone, EndStop, RemoveLeftovers, RestoreDurability, RenewAccounts,
 		PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate:
 	}
 	return nil, false
@@ -522,7 +549,10 @@ func (w *modelState) execute(i int, act serverAction) bool {
 	case "MakeWritable":
 		s.semiSource, s.waitFor, s.readOnly = act.arg > 0, act.arg, false
 	case "KillConnections":
-		s.endClients()
+		s.busy = false
+		if act.arg == 1 && (s.readOnly || s.pending.do == "SetReadOnly") { // KILL alone does not end the waits.
+			s.endClients()
+		}
 	case "CancelPending":
 		s.pending, s.left, s.pendingFor = serverAction{}, 0, never
 	case "StopIO":
@@ -542,10 +572,13 @@ func (w *modelState) execute(i int, act serverAction) bool {
 		if s.awaitsReplicas() { // Who waits is let go, and believes to be safe.
 			s.executed |= s.waiting
 			w.acked |= s.waiting
-			s.waiting = 0
+			s.waiting, s.granting = 0, false
 		}
 		s.semiSource, s.semiReplica, s.waitFor = false, true, 0
 		s.io, s.ioErrno, s.sql = true, 0, s.sqlErrno == 0
+	case "DiscardData":
+		s.source, s.relay, s.io, s.sql, s.ioErrno, s.sqlErrno = NoInstance, 0, false, false, 0, 0
+		s.executed, s.purged = 0, 0
 	case "CloneFrom":
 		if w.heldTransactions(i) == 0 {
 			s.clone, s.donor = Cloning, act.arg
@@ -557,7 +590,7 @@ func (w *modelState) execute(i int, act serverAction) bool {
 // finishPending executes a statement that hung, if it can go on.
 func (w *modelState) finishPending(i int) {
 	s := &w.servers[i]
-	if s.pending == (serverAction{}) || !s.up {
+	if s.pending == (serverAction{}) || !s.up || s.frozen {
 		return
 	}
 	if s.left > 0 {

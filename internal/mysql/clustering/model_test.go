@@ -56,12 +56,27 @@ func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Pl
 		line += ", but " + string(t.outcome)
 	}
 	s = s.withStep(line)
-	wrong := append(next.findBrokenPromises(), findForgottenTransactions(&before, &next)...)
+	wrong := append(next.findBrokenPromises(), findForgottenTransactions(&before, &next, p.Do)...)
+	if t.during.apply == nil && p.Rule == "fence for a failover" && before.isHeardByReplicas() {
+		wrong = append(wrong, "fences a primary that its replicas hear")
+	}
 	if before.stopAsked {
 		wrong = append(wrong, findForbiddenBeginnings(&before, p)...)
 	}
 	a.failOn(s, wrong)
 	return s, p
+}
+
+// isHeardByReplicas reports whether as many replicas that the manager sees receive from the primary as its commits await.
+func (w *modelState) isHeardByReplicas() bool {
+	heard := 0
+	for i := range w.n {
+		if w.reachable(i) && w.hearsSource(i) && w.servers[i].source == w.primary {
+			heard++
+		}
+	}
+	p := &w.servers[w.primary]
+	return heard >= max(1, w.n/2) && p.up && !p.readOnly && p.waitFor > 0
 }
 
 // findForbiddenBeginnings says what a plan begins although a stop is asked for.
@@ -149,7 +164,7 @@ func (a *modelExplorer) checkHealing(s modelTrace) {
 		}
 		patient := NoInstance
 		for i, r := range p.Instances {
-			if !r.Errant.IsEmpty() || !r.Ahead.IsEmpty() || !r.Gap.IsEmpty() || p.State == StateFailed && s.heldTransactions(i)&s.rooted != 0 {
+			if !r.Errant.IsEmpty() && !s.reclonesErrant || !r.Ahead.IsEmpty() || !r.Gap.IsEmpty() || p.State == StateFailed && s.heldTransactions(i)&s.rooted != 0 {
 				patient = i
 			}
 		}
@@ -178,8 +193,8 @@ func (w *modelState) hasRivals() bool {
 	return false
 }
 
-// findFlapping says which conditions come back again and again to what they have said before. Once is no flapping: what was
-// well before a switchover is well after it.
+// findFlapping says which conditions come back again and again to what they have said before. Twice is no flapping: what was
+// well before a switchover, or a new copy that was asked for, is well after it.
 func findFlapping(said [][4]decision.Condition) []string {
 	var wrong []string
 	for kind := range 4 {
@@ -188,7 +203,7 @@ func findFlapping(said [][4]decision.Condition) []string {
 			if i > 0 && all[kind] == said[i-1][kind] {
 				continue
 			}
-			if entered[all[kind]]++; entered[all[kind]] > 2 {
+			if entered[all[kind]]++; entered[all[kind]] > 3 {
 				wrong = append(wrong, "says again: "+all[kind].Message)
 			}
 		}
@@ -495,7 +510,7 @@ func (w *modelState) runPass(t passDisturbance) Plan {
 	case managerKilledAfter, managerKilledDuring:
 		w.history = modelHistory{}
 	case succeeds, fails, hangsForAWhile, succeedsPartly:
-		w.saveStatus(p)
+		w.saveStatus(p, o)
 		failure := ""
 		if err != nil {
 			failure = err.Error()
@@ -507,7 +522,12 @@ func (w *modelState) runPass(t passDisturbance) Plan {
 	return p
 }
 
-func (w *modelState) saveStatus(p Plan) {
+func (w *modelState) saveStatus(p Plan, o Observed) {
+	for i, r := range p.Instances {
+		if !r.Discarded.IsEmpty() && !o.Instances[i].Discarded.Contains(r.Discarded) {
+			w.discarded[i] |= w.servers[i].executed // It names at least what only that instance has.
+		}
+	}
 	switch {
 	case p.Stop == nil:
 		w.stop, w.forced = modelStop{}, false
@@ -536,12 +556,14 @@ func (w *modelState) performAction(do Action, f actionOutcome) error {
 			return errUnreachable
 		}
 		if do.Role != RoleNone && w.reachable(do.Index) {
-			s.endClients()
+			s.busy = false
 		}
 		s.role = do.Role
 	case ClearDemote:
 		w.servers[do.Index].demote = false
-	case Nothing, EndStop, RemoveLeftovers, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom, RestoreDurability, RenewAccounts:
+	case ClearReclone:
+		w.servers[do.Index].reclone = false
+	case DiscardData, Nothing, EndStop, RemoveLeftovers, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom, RestoreDurability, RenewAccounts:
 		return w.sendAll(do, f)
 	case PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate: // The model has no passwords.
 	}
@@ -585,9 +607,18 @@ func (w *modelState) findBrokenPromises() []string {
 }
 
 // findForgottenTransactions says which acknowledged transactions an act took from an instance that held them.
-func findForgottenTransactions(before, after *modelState) []string {
+func findForgottenTransactions(before, after *modelState, do Action) []string {
 	var wrong []string
+	if discard, ok := do.(DiscardData); ok {
+		if unnamed := before.heldTransactions(discard.Index) &^ before.heldTransactions(before.primary) &^ before.discarded[discard.Index]; unnamed != 0 {
+			wrong = append(wrong, fmt.Sprintf("instance %d discards %s, which nothing names", discard.Index, unnamed.toSet()))
+		}
+		return wrong
+	}
 	for i := range before.n {
+		if before.servers[i].pending.do == "DiscardData" {
+			continue
+		}
 		if lost := before.heldTransactions(i) & before.acked &^ after.heldTransactions(i); lost != 0 && before.servers[i].wiped == after.servers[i].wiped {
 			wrong = append(wrong, fmt.Sprintf("instance %d forgets %s", i, lost.toSet()))
 		}
@@ -628,6 +659,7 @@ func (w *modelState) endTroubles() {
 		if s.terminating {
 			w.removePod(i)
 		}
+		s.frozen, s.refuses = false, false
 		s.cutManager, s.cutPeers, s.slow, s.busy, s.alone, s.sqlErrno = false, false, false, false, false, 0
 		w.startServer(i)
 	}
@@ -671,6 +703,7 @@ func eventsOfCluster(n int) []modelEvent {
 			}
 			return happens
 		}},
+		{"errant replicas are to be cloned anew", func(w *modelState) bool { was := w.reclonesErrant; w.reclonesErrant = true; return !was }},
 		{"nothing moves for a while", func(w *modelState) bool { w.passTime(20 * time.Second); return true }},
 	}
 	for i := range n {
@@ -706,6 +739,8 @@ func eventsOfInstance(i int) []modelEvent {
 			return happens
 		}},
 		toggle("the manager loses or finds", func(s *modelServer) *bool { return &s.cutManager }),
+		toggle("refused or not is the manager at", func(s *modelServer) *bool { return &s.refuses }),
+		toggle("frozen or not is", func(s *modelServer) *bool { return &s.frozen }),
 		toggle("the others lose or find", func(s *modelServer) *bool { return &s.cutPeers }),
 		{fmt.Sprintf("everybody loses %d", i), func(w *modelState) bool {
 			s := &w.servers[i]
@@ -750,6 +785,20 @@ func eventsOfInstance(i int) []modelEvent {
 				w.loseVolume(i)
 			}
 			return happens
+		}},
+		{fmt.Sprintf("somebody wants a new copy in %d", i), func(w *modelState) bool {
+			s := &w.servers[i]
+			happens := s.exists && !s.reclone && w.rooted == 0
+			s.reclone = s.reclone || happens
+			return happens
+		}},
+		{fmt.Sprintf("somebody grants rights in %d while no replica is there", i), func(w *modelState) bool {
+			s, before := &w.servers[i], *w
+			if s.up && s.awaitsReplicas() && w.countAcknowledgers(i) == 0 {
+				w.clientWrites(i)
+				s.granting = s.waiting != 0
+			}
+			return before != *w
 		}},
 		{fmt.Sprintf("a client locks %d", i), func(w *modelState) bool {
 			s := &w.servers[i]

@@ -24,10 +24,14 @@ type Observed struct {
 	Offline bool
 	// Source is the copy from outside that the primary starts with; Restore is the backup that it starts with.
 	Source, Restore OneTimeOperation
+	// Waits bound the patience with a primary that does not answer.
+	Waits FailoverWaits
 	// MaxDelay is how far behind a replica may be that clients read from; 0 is no limit.
 	MaxDelay time.Duration
 	// StopAsked says that clustering is wanted to be stopped, and StartForced that it is to start whatever that does.
 	StopAsked, StartForced bool
+	// ReclonesErrant says that errant replicas are wanted to be cloned anew.
+	ReclonesErrant bool
 	// HasLeftovers says that nothing is stopped and annotations of a stop are there, which the next stop would take over.
 	HasLeftovers bool
 
@@ -56,6 +60,17 @@ type PasswordRotation struct {
 	KnownSince time.Time
 }
 
+// IsWanted reports whether a rotation is to go on.
+func (r PasswordRotation) IsWanted() bool { return r.Asked || r.DiscardAsked }
+
+// FailoverWaits are for how long a primary may not answer.
+type FailoverWaits struct {
+	// Silent is for one whose replicas do not receive from it either; 0 is half a second.
+	Silent time.Duration
+	// Unseen is for one whose replicas receive from it, so that only the manager does not reach it; 0 is for ever.
+	Unseen time.Duration
+}
+
 // OneTimeOperation is something that happens once in the life of a cluster.
 type OneTimeOperation struct{ Wanted, Done bool }
 
@@ -77,6 +92,8 @@ type Instance struct {
 	Stopped bool
 	// KnownErrant is what the status says, from the last look at which the primary could be compared.
 	KnownErrant bool
+	// Discarded is what the status names of the transactions that it has lost, or is about to lose, by being cloned anew.
+	Discarded gtid.Set
 
 	// Reachable says that it answered every question of this look. The fields of its server are empty otherwise.
 	Reachable bool
@@ -114,9 +131,9 @@ type Instance struct {
 // PodFacts is the instance's pod.
 type PodFacts struct {
 	Exists, Ready, Terminating bool
-	// Demote says that another primary is wanted.
-	Demote bool
-	Role   PodRole
+	// Demote says that another primary is wanted, and Reclone that the instance is to be cloned anew.
+	Demote, Reclone bool
+	Role            PodRole
 }
 
 // PodRole is the label by which Services find an instance.
@@ -139,6 +156,8 @@ func (s ReleaseSeries) isOlderThan(other ReleaseSeries) bool {
 // SemiSync is the state of semi-synchronous replication in a server.
 type SemiSync struct {
 	Source, Replica bool
+	// ReplicaActive says that the receiving thread acknowledges; one that connected before Replica was set does not.
+	ReplicaActive bool
 	// WaitFor is how many replicas a commit awaits, and Timeout how long.
 	WaitFor int
 	Timeout time.Duration
@@ -168,6 +187,8 @@ type ReplicationChannel struct {
 	HasOldPassword bool
 	// IsVerified says that it takes nothing from a source without a certificate of the cluster's.
 	IsVerified bool
+	// HeardAgo is how long ago the source sent something last, a heartbeat at least; negative when that is not known.
+	HeardAgo time.Duration
 	// Retrieved is what the relay log holds or held.
 	Retrieved gtid.Set
 }
@@ -195,6 +216,8 @@ const (
 	// answer before it counts as down.
 	primaryDownAfter  = 500 * time.Millisecond
 	primaryDownMisses = 2
+	// heardTimeout is how old the last sign of life may be that a replica got of the primary. It sends one every half second.
+	heardTimeout = 3 * time.Second
 	// clusterStartTimeout is how long a cluster that has just started waits for the primary it had.
 	clusterStartTimeout = 30 * time.Second
 	// switchoverTimeout is how long a primary may be read-only for a switchover, and switchoverRetryAfter the time between
@@ -213,6 +236,9 @@ const (
 	reloadInterval = 2 * time.Minute
 	// stoppedThreadTimeout is how long a thread of a replica may be stopped before its clients are sent to others.
 	stoppedThreadTimeout = 3 * time.Second
+	// stallTimeout is how long nothing may be committed or received although there is something, and connectTimeout how long a
+	// replica may take to connect.
+	stallTimeout, connectTimeout = 10 * time.Second, 5 * time.Second
 	// actionBackoff is how long an instance is left alone after an action that did not help.
 	actionBackoff = 2 * time.Second
 	// endlessTimeout is a wait for replicas that no commit outlives.
@@ -226,6 +252,8 @@ const (
 	// operationInterval is for the steps of an operation, suspicionInterval for a primary that may have failed.
 	operationInterval = 100 * time.Millisecond
 	suspicionInterval = 250 * time.Millisecond
+	// recheckInterval is the first one for a primary that replicas still hear, who may not have noticed its end yet.
+	recheckInterval = 20 * time.Millisecond
 	// The others are for a cluster with which nothing is to be done.
 	degradedInterval = time.Second
 	healthyInterval  = 10 * time.Second

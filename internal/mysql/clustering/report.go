@@ -18,18 +18,25 @@ type InstanceReport struct {
 	// Errant is what it has and may not have, Ahead what it has of the primary's own that the primary lacks, Gap what it
 	// lacks and the primary has deleted.
 	Errant, Ahead, Gap gtid.Set
+	// Discarded is what it has lost, or is about to lose, by being cloned anew.
+	Discarded gtid.Set
 	// InSync: it receives from the primary, acknowledges and applies.
 	InSync bool
 	// Lag is negative when unknown.
 	Lag time.Duration
+	// Staleness is for how long at least what readers of it find is old: the lag, or since when it does not follow.
+	Staleness time.Duration
 }
 
 func report(d *derivedFacts, plan Plan) Plan {
 	plan.State = d.state
 	for _, i := range d.instances {
-		r := InstanceReport{Problem: describeProblem(i), Errant: i.Errant, Ahead: i.Ahead, InSync: i.IsInSync, Lag: i.Channel.Lag}
+		r := InstanceReport{Problem: describeProblem(i), Errant: i.Errant, Ahead: i.Ahead, InSync: i.IsInSync, Lag: i.Channel.Lag, Staleness: staleness(i)}
 		if isComparable(i) {
 			r.Gap = i.MissingPurged
+		}
+		if r.Discarded = i.Discarded; plan.RecordsDiscard && i.MayBeRecloned {
+			r.Discarded = r.Discarded.Union(i.Errant)
 		}
 		if r.InSync {
 			plan.Synced++
@@ -49,9 +56,20 @@ func report(d *derivedFacts, plan Plan) Plan {
 	return plan
 }
 
+// staleness is zero for the primary, by which the others are measured.
+func staleness(i *instanceFacts) time.Duration {
+	longest := max(i.Channel.Lag, 0)
+	for _, since := range []time.Time{i.Past.UnreachableSince, i.Past.NotReplicatingSince, i.Past.StalledSince} {
+		if !i.IsPrimary && !since.IsZero() {
+			longest = max(longest, i.cluster.Now.Sub(since))
+		}
+	}
+	return longest
+}
+
 // classify names the state that was observed, whatever is planned.
 func (d *derivedFacts) classify() ClusterState {
-	inService := isInService(d)
+	inService := isInService(d) && !d.commitsAreStalled
 	switch {
 	case d.Offline:
 		return StateOffline
@@ -145,8 +163,12 @@ func describePrimarySymptom(d *derivedFacts) string {
 		return "is the primary and read-only"
 	case p.Pod.Role != RolePrimary:
 		return "is the primary and has no label yet"
+	case d.commitsAreStalled && p.SemiSync.Waiting == 0:
+		return "is the primary, and no commit gets through: it cannot write its binary log; its volume may be full"
 	case awaitsImpossibleAck(d):
 		return "is the primary; its clients wait for replicas that are empty, and a copy waits for its clients: delete its pod to end them"
+	case d.commitsAreStalled:
+		return "is the primary, and no commit gets through: its clients wait for replicas"
 	case d.count(acknowledges) < d.awaitedAcks:
 		return "is the primary and its clients wait for replicas"
 	default:
@@ -159,9 +181,9 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case i.IsUnexpectedlyWritable:
 		return "can be written to and is not the primary"
 	case i.IsErrant:
-		return "is errant: it has " + abbreviateSet(i.Errant) + " and nobody else; delete its volume claim and pod to have it cloned anew"
+		return "is errant: it has " + abbreviateSet(i.Errant) + " and nobody else; " + adviseReclone(i)
 	case !i.Ahead.IsEmpty():
-		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + ", so that it will skip what the primary numbers so; delete its volume claim and pod to have it cloned anew"
+		return "is ahead of the primary by " + abbreviateSet(i.Ahead) + ", so that it will skip what the primary numbers so; " + adviseReclone(i)
 	case i.SemiSync.Waiting > 0:
 		return "has clients that wait for replicas it no longer has"
 	case !isComparable(i):
@@ -169,7 +191,7 @@ func describeReplicaSymptom(i *instanceFacts) string {
 	case i.IsEmptyReplica:
 		return "is empty and not cloned yet"
 	case !i.MissingPurged.IsEmpty():
-		return "needs transactions that the primary has deleted; delete its volume claim and pod to have it cloned anew"
+		return "needs transactions that the primary has deleted; " + adviseReclone(i)
 	case c.SQL == Stopped && c.SQLErrno != 0:
 		return fmt.Sprintf("stopped applying with error %d; SHOW REPLICA STATUS in it says more", c.SQLErrno)
 	case i.HasWrongSource, i.HasWrongSemiSync:
@@ -180,11 +202,21 @@ func describeReplicaSymptom(i *instanceFacts) string {
 		return "does not receive from the primary"
 	case c.SQL == Stopped:
 		return "stopped applying"
+	case i.IsStalled:
+		return "is connected to the primary and receives nothing; its volume may be full"
 	case lagsTooFar(i):
 		return "is further behind than spec.maxDelaySeconds allows, and clients do not find it"
 	default:
 		return ""
 	}
+}
+
+// adviseReclone says how an instance becomes a copy of the primary, or that it will.
+func adviseReclone(i *instanceFacts) string {
+	if i.Pod.Reclone || i.cluster.ReclonesErrant && i.IsErrant {
+		return "it is cloned anew once the primary is in service and has enough other replicas"
+	}
+	return fmt.Sprintf("have it cloned anew by kubectl moco reclone --index %d", i.Index)
 }
 
 // maxShownSet is the length of a set in a message.
@@ -222,6 +254,8 @@ func available(d *derivedFacts, plan Plan) decision.Condition {
 	case d.state == StateHealthy || d.state == StateDegraded:
 		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service", p.Index))
 	// One miss is no failure yet, and a condition that is False would be taken for one by alerts.
+	case d.hasPrimary() && !p.Reachable && d.primaryIsHeard && !d.primaryIsDown && d.state == StateIncomplete:
+		return decision.Unknown(ReasonPrimaryUnanswered, fmt.Sprintf("The primary, instance %d, does not answer the manager, and its replicas receive from it", p.Index))
 	case d.hasPrimary() && !p.Reachable && !d.primaryIsDown && d.state == StateIncomplete:
 		return decision.Unknown(ReasonPrimaryUnanswered, fmt.Sprintf("The primary, instance %d, did not answer", p.Index))
 	default:

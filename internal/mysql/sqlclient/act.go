@@ -33,13 +33,20 @@ func (s *Server) SetWritable(ctx context.Context, like SemiSync, waitFor int) er
 
 // KillConnections ends the connections of all users but the given ones, whose clients then connect anew.
 func (s *Server) KillConnections(ctx context.Context, keep []string) error {
-	return s.killConnections(ctx, selectOtherConnections+`user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`, keep)
+	return s.killConnections(ctx, selectClients, keep)
 }
+
+// selectClients finds the connections that are neither the server's own nor a replica's.
+const selectClients = selectOtherConnections + `user not in ('event_scheduler', 'system user', 'unauthenticated user') and command not like 'Binlog Dump%'`
 
 // EndCommitWaits lets commits go on that wait for replicas which the server has no more. KILL takes their clients away and does
 // not end the wait. It is done only where no further commit can begin, since that one would not wait either; the server
 // says super_read_only also while the statement that sets it still waits for these very commits.
 func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
+	// Whoever runs a statement may be told that it is safe when it is not, administrators too, whose clients are no clients else.
+	if err := s.killConnections(ctx, selectClients+` and command <> 'Sleep' and ifnull(info, '') not like '`+statementMark+`%' and ifnull(info, '') <> '`+watchStatement+`'`, nil); err != nil {
+		return err
+	}
 	source, _ := like.variablePrefixes()
 	if err := s.execStatement(ctx, "set global "+source+"_enabled = if(@@global.super_read_only, 0, @@global."+source+"_enabled)"); err != nil {
 		return fmt.Errorf("end the wait for replicas: %w", err)
@@ -55,11 +62,42 @@ func (s *Server) CancelStatements(ctx context.Context) error {
 // selectOtherConnections begins a query for connections other than its own.
 const selectOtherConnections = "select id, user from performance_schema.processlist where id <> connection_id() and "
 
+// killsAtOnce is how many connections are ended in one round trip.
+const killsAtOnce = 500
+
 // killConnections ends the connections that a query finds, but those of some users.
 func (s *Server) killConnections(ctx context.Context, query string, keep []string) error {
+	left, err := s.listConnections(ctx, query, keep)
+	for size := killsAtOnce; err == nil && len(left) > 0; {
+		var statements strings.Builder
+		ids := left[:min(len(left), size)]
+		for _, id := range ids {
+			fmt.Fprintf(&statements, "%skill %d;", statementMark, id)
+		}
+		_, failed := s.db.ExecContext(ctx, statements.String())
+		if failed != nil && errorNumber(failed) != errNoSuchThread {
+			return fmt.Errorf("end %d connections: %w", len(ids), failed)
+		}
+		if failed != nil && len(ids) > 1 { // One that has ended by itself has kept the ones after it from being ended.
+			size = len(ids) / 2
+			left, err = s.listAgain(ctx, query, left)
+			continue
+		}
+		left, size = left[len(ids):], killsAtOnce
+	}
+	return err
+}
+
+// listAgain returns those of the connections that are still there.
+func (s *Server) listAgain(ctx context.Context, query string, before []int64) ([]int64, error) {
+	now, err := s.listConnections(ctx, query, nil)
+	return slices.DeleteFunc(before, func(id int64) bool { return !slices.Contains(now, id) }), err
+}
+
+func (s *Server) listConnections(ctx context.Context, query string, keep []string) ([]int64, error) {
 	rows, err := s.db.QueryContext(ctx, query)
 	if err != nil {
-		return fmt.Errorf("list connections: %w", err)
+		return nil, fmt.Errorf("list connections: %w", err)
 	}
 	defer func() { _ = rows.Close() }() // rows.Err has what went wrong.
 	var ids []int64
@@ -67,21 +105,16 @@ func (s *Server) killConnections(ctx context.Context, query string, keep []strin
 		var id int64
 		var user string
 		if err := rows.Scan(&id, &user); err != nil {
-			return fmt.Errorf("list connections: %w", err)
+			return nil, fmt.Errorf("list connections: %w", err)
 		}
 		if !slices.Contains(keep, user) {
 			ids = append(ids, id)
 		}
 	}
 	if err := rows.Err(); err != nil {
-		return fmt.Errorf("list connections: %w", err)
+		return nil, fmt.Errorf("list connections: %w", err)
 	}
-	for _, id := range ids {
-		if err := s.execStatement(ctx, "kill ?", id); err != nil && errorNumber(err) != errNoSuchThread {
-			return fmt.Errorf("end connection %d: %w", id, err)
-		}
-	}
-	return nil
+	return ids, nil
 }
 
 // StopReceiving ends the flow of transactions from the source, which then gets no acknowledgements of this replica.
@@ -153,7 +186,7 @@ func (s *Server) FollowSource(ctx context.Context, like SemiSync, from Replicati
 	}
 	if !follows {
 		err = s.changeSource(ctx, from.IsVerified, `source_host = ?, source_port = ?, source_user = ?, source_password = ?,
-			source_auto_position = 1, get_source_public_key = 1, source_connect_retry = 1, source_retry_count = 1000000000`,
+			source_auto_position = 1, get_source_public_key = 1, source_connect_retry = 1, source_heartbeat_period = 0.5, source_retry_count = 1000000000`,
 			from.Host, Port, from.As.Name, from.As.Password)
 	}
 	if err != nil {
@@ -200,6 +233,15 @@ func (s *Server) queryBool(ctx context.Context, query string, args ...any) (bool
 	var answer bool
 	err := s.db.QueryRowContext(ctx, query, args...).Scan(&answer)
 	return answer, err
+}
+
+// DiscardTransactions makes the server forget every transaction that it executed or received, with its binary and relay logs.
+func (s *Server) DiscardTransactions(ctx context.Context, usesOldNames bool) error {
+	reset := "reset binary logs and gtids"
+	if usesOldNames {
+		reset = "reset master"
+	}
+	return s.execAll(ctx, "discard all transactions", []string{"stop replica", "reset replica all", reset})
 }
 
 // CloneFrom replaces the nothing that the server holds by the donor's data. The server restarts then, read-only; the
@@ -280,11 +322,9 @@ const readStatement = `select @@global.server_uuid, @@global.version,
   where command = 'Query' and info like '` + statementMark + `%' and id <> connection_id()),
  @@global.super_read_only, @@global.read_only,
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_status
-  where variable_name in ('Rpl_semi_sync_source_wait_sessions', 'Rpl_semi_sync_master_wait_sessions', 'Ssl_server_not_before', 'Ssl_server_not_after')),
+  where variable_name like 'Rpl\_semi\_sync\_%\_wait\_sessions' or variable_name like 'Rpl\_semi\_sync\_%\_status' or variable_name in ('Ssl_server_not_before', 'Ssl_server_not_after')),
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_variables
   where variable_name like 'rpl\_semi\_sync\_%' or variable_name in ('sync_binlog', 'innodb_flush_log_at_trx_commit', 'replica_exec_mode')),
- (select max(user_attributes->>'$.metadata.torporAccounts') from mysql.user where user = 'moco-admin'),
- (select max(user_attributes->>'$.metadata.torporRotation') from mysql.user where user = 'moco-admin'),
  (select state from performance_schema.clone_status order by id desc limit 1),
  (select json_arrayagg(convert(v.variable_value using utf8mb4)) from performance_schema.user_variables_by_thread v
   join performance_schema.threads t on t.thread_id = v.thread_id
@@ -298,7 +338,9 @@ const readStatement = `select @@global.server_uuid, @@global.version,
      (select ifnull(max(o.last_error_number), 0) from performance_schema.replication_applier_status_by_coordinator o where o.channel_name = '')),
    'lag', (select max(timestampdiff(microsecond, w.applying_transaction_original_commit_timestamp, now(6)))
      from performance_schema.replication_applier_status_by_worker w
-     where w.channel_name = '' and w.applying_transaction <> ''))
+     where w.channel_name = '' and w.applying_transaction <> ''),
+   'heard', timestampdiff(microsecond, greatest(s.last_heartbeat_timestamp, s.last_queued_transaction_end_queue_timestamp,
+     s.queueing_transaction_start_queue_timestamp), now(6)))
   from performance_schema.replication_connection_configuration c
   join performance_schema.replication_connection_status s on s.channel_name = c.channel_name
   join performance_schema.replication_applier_status a on a.channel_name = c.channel_name
@@ -314,16 +356,15 @@ var ownerSuffix = regexp.MustCompile(`#\d+`)
 // ReadFacts asks the server for everything, with one statement.
 func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	var f ServerFacts
-	var variables, status, accounts, rotation, clone, connected, channel sql.NullString
+	var variables, status, clone, connected, channel sql.NullString
 	var pending sql.NullInt64
 	err := s.db.QueryRowContext(ctx, readStatement).Scan(&f.UUID, &f.Version, &pending, &f.SuperReadOnly, &f.ReadOnly,
-		&status, &variables, &accounts, &rotation, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
+		&status, &variables, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
 	if err != nil {
 		return ServerFacts{}, fmt.Errorf("read the server's state: %w", err)
 	}
 	f.Owned = ownerSuffix.ReplaceAllString(removeLineBreaks(f.Owned), "")
 	f.Executed, f.Purged, f.Clone = removeLineBreaks(f.Executed), removeLineBreaks(f.Purged), clone.String
-	f.AccountsVersion, f.Rotation = accounts.String, rotation.String
 	f.Pending, f.PendingFor = pending.Valid, time.Duration(pending.Int64)*time.Second
 	if connected.Valid {
 		if err := json.Unmarshal([]byte(connected.String), &f.Connected); err != nil {
@@ -337,6 +378,9 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	f.SemiSync = parseSemiSync(values)
 	f.CertificateFrom, _ = time.Parse(certificateTime, values["ssl_server_not_before"]) // Empty without a certificate.
 	f.CertificateUntil, _ = time.Parse(certificateTime, values["ssl_server_not_after"])
+	if source, _ := f.SemiSync.variablePrefixes(); f.SemiSync.Source && values[source+"_status"] == "OFF" {
+		f.Weakened = append(f.Weakened, source+"_status")
+	}
 	for name, want := range f.SemiSync.durableSettings() {
 		if values[name] != want {
 			f.Weakened = append(f.Weakened, name)
@@ -347,6 +391,28 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 		f.Replication, err = parseReplication(channel.String)
 	}
 	return f, err
+}
+
+// ReadAccountsVersion returns the version of the list by which the accounts were made; empty if they are older than the list. It is
+// no part of the facts, because it waits while a GRANT does.
+func (s *Server) ReadAccountsVersion(ctx context.Context) (string, error) {
+	var version sql.NullString
+	const query = "select max(user_attributes->>'$.metadata.torporAccounts') from mysql.user where user = 'moco-admin'"
+	if err := s.db.QueryRowContext(ctx, query).Scan(&version); err != nil {
+		return "", fmt.Errorf("read the accounts' version: %w", err)
+	}
+	return version.String, nil
+}
+
+// ReadRotation returns that by which the accounts got their newer passwords; empty if they have only one. It waits as ReadAccountsVersion
+// does, so it is asked only while a rotation is wanted.
+func (s *Server) ReadRotation(ctx context.Context) (string, error) {
+	var rotation sql.NullString
+	const query = "select max(user_attributes->>'$.metadata.torporRotation') from mysql.user where user = 'moco-admin'"
+	if err := s.db.QueryRowContext(ctx, query).Scan(&rotation); err != nil {
+		return "", fmt.Errorf("read the accounts' rotation: %w", err)
+	}
+	return rotation.String, nil
 }
 
 // removeLineBreaks takes out the line breaks that MySQL puts between the UUIDs of a set.
@@ -374,6 +440,7 @@ func parseSemiSync(values map[string]string) SemiSync {
 	s.WaitFor, _ = strconv.Atoi(values[source+"_wait_for_"+strings.TrimPrefix(replica, "rpl_semi_sync_")+"_count"])
 	milliseconds, _ := strconv.Atoi(values[source+"_timeout"])
 	s.Timeout = time.Duration(milliseconds) * time.Millisecond
+	s.ReplicaActive = values[replica+"_status"] == "ON"
 	s.Waiting, _ = strconv.Atoi(values[source+"_wait_sessions"])
 	return s
 }
@@ -389,10 +456,13 @@ func (s SemiSync) durableSettings() map[string]string {
 }
 
 // RestoreDurability sets the settings that acknowledgements depend on as they have to be.
-func (s *Server) RestoreDurability(ctx context.Context, like SemiSync) error {
+func (s *Server) RestoreDurability(ctx context.Context, like SemiSync, weakened []string) error {
 	var statements []string
 	for name, value := range like.durableSettings() {
 		statements = append(statements, "set global "+name+" = "+value)
+	}
+	if source, _ := like.variablePrefixes(); slices.Contains(weakened, source+"_status") { // It has given up to wait, and nobody waits.
+		statements = append(statements, "set global "+source+"_enabled = off", "set global "+source+"_enabled = on")
 	}
 	return s.execAll(ctx, "restore durability", statements)
 }
@@ -424,7 +494,7 @@ func parseReplication(channel string) (*ReplicationFacts, error) {
 		Host, UUID, Auto, IO, Retrieved, SQL string
 		Verified, Password                   string
 		IOErrno, SQLErrno                    int
-		Lag                                  *int64
+		Lag, Heard                           *int64
 	}
 	if err := json.Unmarshal([]byte(channel), &raw); err != nil {
 		return nil, fmt.Errorf("read the replication channel: %w", err)
@@ -432,7 +502,10 @@ func parseReplication(channel string) (*ReplicationFacts, error) {
 	r := &ReplicationFacts{
 		SourceHost: raw.Host, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1", IsVerified: raw.Verified == "YES", PasswordHash: raw.Password,
 		Retrieved: removeLineBreaks(raw.Retrieved), IOErrno: raw.IOErrno, SQLErrno: raw.SQLErrno,
-		IO: raw.IO == "ON", Connecting: raw.IO == "CONNECTING", SQL: raw.SQL == "ON",
+		HeardAgo: -1, IO: raw.IO == "ON", Connecting: raw.IO == "CONNECTING", SQL: raw.SQL == "ON",
+	}
+	if raw.Heard != nil {
+		r.HeardAgo = max(time.Duration(*raw.Heard)*time.Microsecond, 0)
 	}
 	if raw.Lag != nil {
 		r.Lag = time.Duration(*raw.Lag) * time.Microsecond

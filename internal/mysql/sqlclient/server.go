@@ -56,11 +56,12 @@ func OpenServer(host string, as Account, trust *tls.Config) (*Server, error) {
 	config := driver.NewConfig()
 	config.User, config.Passwd, config.Net = as.Name, as.Password, "tcp"
 	config.Addr = net.JoinHostPort(host, strconv.Itoa(AdminPort))
-	config.Timeout, config.InterpolateParams = dialTimeout, true
+	config.Timeout, config.InterpolateParams, config.MultiStatements = dialTimeout, true, true
 	if config.TLS = trust; trust == nil {
 		config.TLSConfig = "preferred"
 	}
-	config.Logger = &driver.NopLogger{} // What the driver would log comes as an error too.
+	config.Params = map[string]string{"wait_timeout": "31536000"} // Connections may be spares for long.
+	config.Logger = &driver.NopLogger{}                           // What the driver would log comes as an error too.
 	connector, err := driver.NewConnector(config)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the connection to %s: %w", host, err)
@@ -82,13 +83,14 @@ func (s *Server) Close() error {
 // WatchConnection returns an error when the server has ended or does not answer any more, so that this is noticed at once,
 // and nil when ctx ends. It holds a connection, with one statement a day, and sends packets that are no statements.
 func (s *Server) WatchConnection(ctx context.Context) error {
+	s.openSpares(ctx)
 	watching, giveUp := context.WithCancelCause(ctx)
 	var pings sync.WaitGroup
 	pings.Go(func() { giveUp(s.pingUntilSilent(watching)) })
 	defer pings.Wait()
 	defer giveUp(nil)
 	for watching.Err() == nil {
-		if _, err := s.db.ExecContext(watching, "do sleep(86400)"); err != nil && watching.Err() == nil {
+		if _, err := s.db.ExecContext(watching, watchStatement); err != nil && watching.Err() == nil {
 			return fmt.Errorf("the connection is lost: %w", err)
 		}
 	}
@@ -96,6 +98,25 @@ func (s *Server) WatchConnection(ctx context.Context) error {
 		return nil
 	}
 	return context.Cause(watching)
+}
+
+// watchStatement holds the connection that is watched.
+const watchStatement = "do sleep(86400)"
+
+// openSpares opens all connections that may be needed. A GRANT that waits for a replica keeps everybody from logging in, also the
+// replicas, and only who is logged in can help.
+func (s *Server) openSpares(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pingInterval)
+	defer cancel()
+	var spares []*sql.Conn
+	for range maxConnections {
+		if conn, err := s.db.Conn(ctx); err == nil {
+			spares = append(spares, conn)
+		}
+	}
+	for _, conn := range spares {
+		_ = conn.Close() // It goes back to the pool.
+	}
 }
 
 // pingUntilSilent returns an error when the server does not answer. A frozen server keeps its connections open.
@@ -183,10 +204,6 @@ type ServerFacts struct {
 	SemiSync                SemiSync
 	// Weakened are the settings by which it may lose what it acknowledged, sorted.
 	Weakened []string
-	// AccountsVersion is that of the list by which its accounts were made; empty if they are older than the list.
-	AccountsVersion string
-	// Rotation is that by which its accounts got their newer passwords; empty if they have only one.
-	Rotation string
 	// CertificateFrom and CertificateUntil are the life of the certificate that it shows.
 	CertificateFrom, CertificateUntil time.Time
 	// Connected are the UUIDs of the replicas that it serves.
@@ -207,6 +224,8 @@ type SemiSync struct {
 	// UsesOldNames is true for a server that has the plugins of MySQL 8.0, whose variables say master and slave.
 	UsesOldNames    bool
 	Source, Replica bool
+	// ReplicaActive says that the receiving thread acknowledges, which it knows since it connected.
+	ReplicaActive bool
 	// WaitFor is how many replicas must have received a transaction before its commit returns.
 	WaitFor int
 	// Timeout is how long a commit waits for them.
@@ -228,6 +247,8 @@ type ReplicationFacts struct {
 	IO, Connecting, SQL bool
 	// IOErrno and SQLErrno are 0 when the thread has not failed. The texts may hold data and stay in the server.
 	IOErrno, SQLErrno int
+	// HeardAgo is how long ago the source sent something last; negative when it has not yet.
+	HeardAgo time.Duration
 	// Lag is how old the transaction is that is applied now; 0 when everything that was received is applied.
 	Lag time.Duration
 }

@@ -4,10 +4,19 @@ package sqlclient
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -142,5 +151,92 @@ func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
 	failOnError(t, <-insert)
 	if f := readFacts(t, s); f.ReadOnly {
 		t.Fatalf("expected a writable server, found %+v", f)
+	}
+}
+
+// TestManyClientsAreKilledInFewRoundTrips has more clients than a slow network could be asked to end one after another.
+func TestManyClientsAreKilledInFewRoundTrips(t *testing.T) {
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
+	machine := bed.StartServer(t)
+	direct := openServer(t, machine)
+	const clients, most = 300, 20
+	failOnError(t, direct.execStatement(t.Context(), "set global max_connections = 400"))
+	config := driver.NewConfig()
+	config.User, config.Passwd, config.Net, config.Logger = "moco-readonly", "secret-moco-readonly", "tcp", &driver.NopLogger{}
+	config.Addr = net.JoinHostPort(machine.Address, strconv.Itoa(Port))
+	connector, err := driver.NewConnector(config)
+	failOnError(t, err)
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() })
+	for range clients {
+		conn, err := db.Conn(t.Context())
+		failOnError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+	}
+	counted := startCountingProxy(t, machine.Address)
+	far, err := OpenServer(counted.address, adminAccount(), nil)
+	failOnError(t, err)
+	t.Cleanup(func() { _ = far.Close() })
+	readFacts(t, far)
+	counted.packets.Store(0)
+	failOnError(t, far.KillConnections(t.Context(), []string{"moco-admin"}))
+	if got := counted.packets.Load(); got > most {
+		t.Errorf("expected at most %d round trips for %d clients, found %d", most, clients, got)
+	}
+	testenv.Eventually(t, "the clients are gone", func() error {
+		left, err := direct.listConnections(t.Context(), selectClients, []string{"moco-admin"})
+		return errors.Join(err, testenv.ErrorIf(len(left) > 0, "%d are left", len(left)))
+	})
+}
+
+type countingProxy struct {
+	address string
+	// packets counts what clients have sent.
+	packets atomic.Int64
+}
+
+// startCountingProxy leads to a server's administrators' port, under another address.
+func startCountingProxy(t *testing.T, server string) *countingProxy {
+	t.Helper()
+	p := &countingProxy{address: server[:strings.LastIndex(server, ".")] + ".200"}
+	var config net.ListenConfig
+	listener, err := config.Listen(t.Context(), "tcp", net.JoinHostPort(p.address, strconv.Itoa(AdminPort)))
+	failOnError(t, err)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { p.carry(context.WithoutCancel(t.Context()), client, server) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close() // Nobody needs it any more.
+		running.Wait()
+	})
+	return p
+}
+
+func (p *countingProxy) carry(ctx context.Context, client net.Conn, server string) {
+	defer func() { _ = client.Close() }()
+	var dialer net.Dialer
+	far, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(server, strconv.Itoa(AdminPort)))
+	if err != nil {
+		return
+	}
+	defer func() { _ = far.Close() }()
+	go func() {
+		_, _ = io.Copy(client, far) // It ends with either side.
+		_ = client.Close()
+	}()
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(buffer)
+		p.packets.Add(1)
+		if _, failed := far.Write(buffer[:n]); err != nil || failed != nil {
+			return
+		}
 	}
 }

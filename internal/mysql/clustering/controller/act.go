@@ -77,10 +77,12 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 	switch do := do.(type) {
 	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers:
 		return nil
-	case clustering.SetRole, clustering.ClearDemote, clustering.PrepareRotation, clustering.PromotePasswords, clustering.EndRotation:
+	case clustering.SetRole, clustering.ClearDemote, clustering.ClearReclone, clustering.PrepareRotation, clustering.PromotePasswords, clustering.EndRotation:
 		return c.writeObjects(ctx, seen, do)
+	case clustering.DiscardData:
+		return seen.discardData(ctx, do)
 	case clustering.KillConnections:
-		return seen.killConnections(ctx, do.Index)
+		return seen.killConnections(ctx, do)
 	case clustering.CancelPending:
 		seen.clusterConns.interruptAction(ctx, do.Index)
 		return seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.CancelStatements(ctx) })
@@ -123,6 +125,8 @@ func (c Controller) writeObjects(ctx context.Context, seen *observation, do clus
 		return c.setRole(ctx, seen, do)
 	case clustering.ClearDemote:
 		return c.patchPod(ctx, seen, do.Index, "annotations", map[string]any{mocov1beta2.DemoteAnnotation: nil})
+	case clustering.ClearReclone:
+		return c.patchPod(ctx, seen, do.Index, "annotations", map[string]any{mocov1beta2.RecloneAnnotation: nil})
 	case clustering.PrepareRotation:
 		return c.prepareRotation(ctx, seen)
 	case clustering.PromotePasswords:
@@ -132,7 +136,7 @@ func (c Controller) writeObjects(ctx context.Context, seen *observation, do clus
 	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers, clustering.KillConnections, clustering.CancelPending,
 		clustering.StopIO, clustering.StartIO, clustering.SetReadOnly, clustering.MakeWritable, clustering.RestartSQL, clustering.ConfigurePrimary,
 		clustering.ConfigureReplica, clustering.CloneFrom, clustering.RestoreDurability, clustering.RenewChannel, clustering.ReloadCertificate,
-		clustering.RenewAccounts, clustering.RetainPasswords, clustering.DiscardPasswords:
+		clustering.RenewAccounts, clustering.RetainPasswords, clustering.DiscardPasswords, clustering.DiscardData:
 	}
 	return nil
 }
@@ -151,7 +155,13 @@ func (s *observation) becomeSource(ctx context.Context, do clustering.ConfigureP
 
 func (s *observation) restoreDurability(ctx context.Context, do clustering.RestoreDurability) error {
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.RestoreDurability(ctx, s.facts[do.Index].SemiSync)
+		return server.RestoreDurability(ctx, s.facts[do.Index].SemiSync, s.facts[do.Index].Weakened)
+	})
+}
+
+func (s *observation) discardData(ctx context.Context, do clustering.DiscardData) error {
+	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
+		return server.DiscardTransactions(ctx, s.facts[do.Index].SemiSync.UsesOldNames)
 	})
 }
 
@@ -180,14 +190,15 @@ func (s *observation) runBeside(ctx context.Context, i int, run func(context.Con
 	return run(ctx, s.conns[i].server)
 }
 
-// killConnections ends the sessions of clients, and of a replica that was the primary also their waits for acknowledgements.
-func (s *observation) killConnections(ctx context.Context, i int) error {
-	return s.runBeside(ctx, i, func(ctx context.Context, server *sqlclient.Server) error {
+// killConnections ends the sessions of clients, and then perhaps their waits for acknowledgements.
+func (s *observation) killConnections(ctx context.Context, do clustering.KillConnections) error {
+	semiSync := s.facts[do.Index].SemiSync
+	return s.runBeside(ctx, do.Index, func(ctx context.Context, server *sqlclient.Server) error {
 		err := server.KillConnections(ctx, accounts.SystemUsers())
-		if err != nil || i == s.Primary || s.facts[i].SemiSync.Waiting == 0 {
+		if err != nil || !do.EndWaits || semiSync.Waiting == 0 {
 			return err
 		}
-		return server.EndCommitWaits(ctx, s.facts[i].SemiSync)
+		return server.EndCommitWaits(ctx, semiSync)
 	})
 }
 

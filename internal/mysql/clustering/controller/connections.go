@@ -114,6 +114,8 @@ type instanceConn struct {
 	address string
 	server  *sqlclient.Server
 	action  *asyncAction
+	// accountsReadAt is when the accounts were found to be those of today's list, or could not be read.
+	accountsReadAt time.Time
 	// isSilent says that its answer is waited for in the background; stopWaiting ends that.
 	isSilent    atomic.Bool
 	stopWaiting context.CancelFunc
@@ -125,6 +127,24 @@ func (c *instanceConn) readFacts(ctx context.Context) (sqlclient.ServerFacts, er
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return c.server.ReadFacts(ctx)
+}
+
+// accountsInterval is how often the accounts are looked at that are as they should be.
+const accountsInterval = time.Minute
+
+// hasOldAccounts reports whether the accounts were made by another version of their list than the wanted one.
+func (c *instanceConn) hasOldAccounts(ctx context.Context, now time.Time, wanted string) bool {
+	if now.Sub(c.accountsReadAt) < accountsInterval {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	version, err := c.server.ReadAccountsVersion(ctx)
+	if isOld := err == nil && version != wanted; isOld {
+		return true
+	}
+	c.accountsReadAt = now
+	return false
 }
 
 // awaitAnswer asks a server that did not answer until it does, and has the cluster looked at then. Until then no pass asks.

@@ -34,6 +34,8 @@ type Controller struct {
 	HostOf func(cluster *mocov1beta2.MySQLCluster, index int, pod *corev1.Pod) string
 	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Waits are for how long a primary may not answer.
+	Waits clustering.FailoverWaits
 	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
 	Guard *reconcile.WriterGuard
 	// Metrics is where states and counts are shown.

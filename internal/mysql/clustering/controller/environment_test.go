@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -60,10 +61,15 @@ func (s shiftedClock) Now() time.Time { return clock.RealClock{}.Now().Add(s.ahe
 // Since implements clock.PassiveClock.
 func (s shiftedClock) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
-// newEnvironment starts an API server with a namespace, without any MySQL server.
+var (
+	suite  testenv.Suite
+	shared = testenv.NewShared(&suite, testenv.Start)
+)
+
+// newEnvironment is the API server that the tests share, with a namespace, without any MySQL server. Managers look at no other.
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
-	e := &environment{Environment: testenv.Start(t), log: &testenv.LogBuffer{}}
+	e := &environment{Environment: shared.Get(t), log: &testenv.LogBuffer{}}
 	e.name = types.NamespacedName{Namespace: e.CreateNamespace(t), Name: clusterName}
 	e.log.ShowOnFailure(t, "the manager")
 	e.log.ExpectWithout(t, "secret-")
@@ -71,15 +77,19 @@ func newEnvironment(t *testing.T) *environment {
 }
 
 // newEnvironmentWithServers starts an instance for each Pod too, and makes the Pods and their Secret.
-func newEnvironmentWithServers(t *testing.T) *environment {
+func newEnvironmentWithServers(t *testing.T, options ...func(*mysqlpods.ClusterOptions)) *environment {
 	t.Helper()
-	return newEnvironmentOfSize(t, instances)
+	return newEnvironmentOfSize(t, instances, options...)
 }
 
-func newEnvironmentOfSize(t *testing.T, size int) *environment {
+func newEnvironmentOfSize(t *testing.T, size int, options ...func(*mysqlpods.ClusterOptions)) *environment {
 	t.Helper()
 	e := newEnvironment(t)
-	e.usePods(mysqlpods.StartCluster(t, e.Environment, size, false))
+	var how mysqlpods.ClusterOptions
+	for _, option := range options {
+		option(&how)
+	}
+	e.usePods(mysqlpods.StartCluster(t, e.Environment, size, how))
 	return e
 }
 
@@ -88,9 +98,9 @@ func (e *environment) usePods(pods *mysqlpods.PodCluster) {
 }
 
 // newHealthyEnvironment lets the manager make a healthy cluster of three empty servers, with a table.
-func newHealthyEnvironment(t *testing.T) *environment {
+func newHealthyEnvironment(t *testing.T, options ...func(*mysqlpods.ClusterOptions)) *environment {
 	t.Helper()
-	e := newEnvironmentWithServers(t)
+	e := newEnvironmentWithServers(t, options...)
 	e.createCluster(t, nil)
 	e.startManager(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
@@ -117,8 +127,10 @@ func (e *environment) startManager(t *testing.T) (stop func()) {
 		}
 		return e.pods.PodAddresses()[i]
 	}
-	controller := Controller{HostOf: host, Clock: e.clock, Metrics: e.metrics}
-	return testenv.StartManager(t, e.Environment, controller.SetupWithManager, func(o *manager.Options) { o.Logger = e.log.Logger(1) })
+	controller := Controller{HostOf: host, Clock: e.clock, Metrics: e.metrics, WatchNamespaces: []string{e.name.Namespace}}
+	return testenv.StartManager(t, e.Environment, controller.SetupWithManager, func(o *manager.Options) {
+		o.Logger, o.Cache = e.log.Logger(1), cache.Options{DefaultNamespaces: map[string]cache.Config{e.name.Namespace: {}}}
+	})
 }
 
 func (e *environment) getCluster(t *testing.T) *mocov1beta2.MySQLCluster {
@@ -190,7 +202,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(crashKubeconfig) != "" {
 		os.Exit(runCrashProcess())
 	}
-	os.Exit(m.Run())
+	os.Exit(suite.Run(m))
 }
 
 const sqlTimeout = 20 * time.Second
@@ -198,8 +210,13 @@ const sqlTimeout = 20 * time.Second
 // openSession makes a client of an instance. It has one connection, so that it is one session.
 func (e *environment) openSession(t *testing.T, i int, user string) *sql.DB {
 	t.Helper()
+	return e.openSessionWith(t, i, user, user)
+}
+
+func (e *environment) openSessionWith(t *testing.T, i int, user, password string) *sql.DB {
+	t.Helper()
 	c := driver.NewConfig()
-	c.User, c.Passwd, c.Net, c.Addr = user, user, "tcp", fmt.Sprintf("%s:%d", e.servers[i].Address, mysqld.Port)
+	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", fmt.Sprintf("%s:%d", e.servers[i].Address, mysqld.Port)
 	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)

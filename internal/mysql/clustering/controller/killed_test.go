@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/manager/signals"
@@ -183,7 +184,7 @@ func (e *environment) withManagerProcess(t *testing.T, point string, f func(*tes
 		hosts = append(hosts, s.Address)
 	}
 	p := testenv.StartProcess(t, self, nil, []string{
-		crashKubeconfig + "=" + e.KubeconfigPath(t), crashHosts + "=" + strings.Join(hosts, ","), crashPoint + "=" + point,
+		crashKubeconfig + "=" + e.KubeconfigPath(t), crashHosts + "=" + strings.Join(hosts, ","), crashPoint + "=" + point, crashNamespace + "=" + e.name.Namespace,
 	})
 	f(p)
 	p.KillAtOnce(t)
@@ -268,7 +269,9 @@ func (e *environment) recreateCluster(t *testing.T) {
 }
 
 type rowWriter struct {
-	stop  func()
+	stop func()
+
+	mu    sync.Mutex
 	acked []int64
 	// ackedAt are the times of the acknowledgements.
 	ackedAt []time.Time
@@ -297,7 +300,9 @@ func (e *environment) startWriter(t *testing.T) *rowWriter {
 		for key := first; ctx.Err() == nil; key++ {
 			takes := func(db *sql.DB) bool { return insert(ctx, db, key, patience) == nil }
 			if slices.ContainsFunc(servers, takes) {
+				found.mu.Lock()
 				found.acked, found.ackedAt = append(found.acked, key), append(found.ackedAt, time.Now())
+				found.mu.Unlock()
 			}
 			select {
 			case <-tick.C:
@@ -313,6 +318,13 @@ func insert(ctx context.Context, db *sql.DB, key int64, patience time.Duration) 
 	defer cancel()
 	_, err := db.ExecContext(ctx, "insert into app.acked values (?)", key)
 	return err
+}
+
+// count is how many rows are acknowledged so far.
+func (c *rowWriter) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.acked)
 }
 
 // check demands that every instance has every row that was acknowledged.
@@ -346,6 +358,7 @@ func (c *rowWriter) check(t *testing.T, e *environment) {
 const (
 	crashKubeconfig = "TORPOR_VICTIM_KUBECONFIG"
 	crashHosts      = "TORPOR_VICTIM_HOSTS"
+	crashNamespace  = "TORPOR_VICTIM_NAMESPACE"
 	// crashPoint is as in "12 before"; empty crashes at no act.
 	crashPoint = "TORPOR_VICTIM_POINT"
 	// actLine begins the line that tells of an act.
@@ -373,13 +386,14 @@ func crashingManager() error {
 	if err := errors.Join(scheme.AddToScheme(known), mocov1beta2.AddToScheme(known)); err != nil {
 		return err
 	}
-	mgr, err := manager.New(cfg, manager.Options{Scheme: known, Logger: funcr.New(func(_, args string) { fmt.Fprintln(os.Stdout, args) }, funcr.Options{}), Metrics: server.Options{BindAddress: "0"}})
+	namespace := os.Getenv(crashNamespace)
+	mgr, err := manager.New(cfg, manager.Options{Scheme: known, Cache: cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}, Logger: funcr.New(func(_, args string) { fmt.Fprintln(os.Stdout, args) }, funcr.Options{}), Metrics: server.Options{BindAddress: "0"}})
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
 	hosts := strings.Split(os.Getenv(crashHosts), ",")
 	host := func(_ *mocov1beta2.MySQLCluster, i int, _ *corev1.Pod) string { return hosts[i] }
-	if err := (Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: NewMetrics()}).SetupWithManager(mgr); err != nil {
+	if err := (Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: NewMetrics(), WatchNamespaces: []string{namespace}}).SetupWithManager(mgr); err != nil {
 		return err
 	}
 	return mgr.Start(signals.SetupSignalHandler())

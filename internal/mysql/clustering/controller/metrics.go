@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,8 @@ type Metrics struct {
 	clusteringStopped, reconciliationStopped, available, healthy, replicas, readyReplicas, errantReplicas, overdue *prometheus.Desc
 	checks, errors, switchovers, failovers                                                                         *prometheus.CounterVec
 	processing                                                                                                     *prometheus.HistogramVec
+	// state, lag and waiting are of the last look, which goes on while clustering is stopped.
+	state, lag, waiting *prometheus.GaugeVec
 }
 
 // cacheReaders are the caches of a running controller, and its clock.
@@ -51,6 +54,15 @@ func NewMetrics() *Metrics {
 		errantReplicas:        prometheus.NewDesc("moco_cluster_errant_replicas", "The number of instances that have errant transactions", labels, nil),
 		overdue: prometheus.NewDesc("torpor_mysql_stop_overdue_seconds",
 			"For how long a stop has outlived the time until which it was asked for; 0 while none has", labels, nil),
+		state: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "torpor_mysql_state", Help: "1 for the state of the cluster that the last look has found, also while clustering is stopped",
+		}, []string{"name", "namespace", "state"}),
+		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "torpor_mysql_instance_lag_seconds", Help: "For how long at least what readers of the instance find is old; it grows while the instance does not follow",
+		}, []string{"name", "namespace", "ordinal"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "torpor_mysql_waiting_sessions", Help: "The number of sessions of the primary that wait for a replica's acknowledgement",
+		}, labels),
 		processing: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "moco_cluster_processing_time_seconds", Help: "The length of time in seconds processing the cluster",
 			Buckets: []float64{.1, .25, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 30},
@@ -74,6 +86,10 @@ func (m *Metrics) counters() []*prometheus.CounterVec {
 	return []*prometheus.CounterVec{m.checks, m.errors, m.switchovers, m.failovers}
 }
 
+func (m *Metrics) gauges() []*prometheus.GaugeVec {
+	return []*prometheus.GaugeVec{m.state, m.lag, m.waiting}
+}
+
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
@@ -84,6 +100,9 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.counters() {
 		c.Describe(ch)
 	}
+	for _, g := range m.gauges() {
+		g.Describe(ch)
+	}
 	m.processing.Describe(ch)
 }
 
@@ -91,6 +110,9 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.counters() {
 		c.Collect(ch)
+	}
+	for _, g := range m.gauges() {
+		g.Collect(ch)
 	}
 	m.processing.Collect(ch)
 	from := m.readers.Load()
@@ -172,10 +194,31 @@ func (m *Metrics) countPass(name types.NamespacedName, events []decision.Event, 
 	}
 }
 
+// showLook shows what a look has found.
+func (m *Metrics) showLook(name types.NamespacedName, seen *observation, plan clustering.Plan) {
+	m.dropGauges(name)
+	m.state.WithLabelValues(name.Name, name.Namespace, string(plan.State)).Set(1)
+	for i, r := range plan.Instances {
+		m.lag.WithLabelValues(name.Name, name.Namespace, strconv.Itoa(i)).Set(r.Staleness.Seconds())
+	}
+	waiting := 0
+	if seen.Primary != clustering.NoInstance && seen.Primary < len(seen.Instances) {
+		waiting = seen.Instances[seen.Primary].SemiSync.Waiting
+	}
+	m.waiting.WithLabelValues(name.Name, name.Namespace).Set(float64(waiting))
+}
+
+func (m *Metrics) dropGauges(name types.NamespacedName) {
+	for _, g := range m.gauges() {
+		g.DeletePartialMatch(prometheus.Labels{"name": name.Name, "namespace": name.Namespace})
+	}
+}
+
 // forgetCluster drops the counts of a cluster that is gone.
 func (m *Metrics) forgetCluster(name types.NamespacedName) {
 	for _, c := range m.counters() {
 		c.DeleteLabelValues(name.Name, name.Namespace)
 	}
 	m.processing.DeleteLabelValues(name.Name, name.Namespace)
+	m.dropGauges(name)
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -49,6 +50,8 @@ type observation struct {
 	channelPassword string
 	// requiresTLS says that every server has a certificate, so that nobody may log in without TLS who can.
 	requiresTLS bool
+	// isRotationUnread says that an instance could not be asked which passwords it knows.
+	isRotationUnread atomic.Bool
 	// passwordProblem is why there is no password for new connections; empty if there is one, or none was needed.
 	passwordProblem string
 }
@@ -58,7 +61,7 @@ type observation struct {
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (*observation, error) {
 	n := cluster.InstanceCount()
 	seen := &observation{
-		Observed: observeObject(cluster, c.Clock.Now()), cluster: cluster, startedAt: c.Clock.Now(),
+		Observed: observeObject(cluster, c.Clock.Now(), c.Waits), cluster: cluster, startedAt: c.Clock.Now(),
 		pods: make([]*corev1.Pod, n), conns: make([]*instanceConn, n), facts: make([]sqlclient.ServerFacts, n),
 	}
 	if seen.IsBeingDeleted || seen.IsStopOverdue && seen.Stop == nil {
@@ -74,6 +77,9 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	c.observeRotation(ctx, seen)
 	c.connect(ctx, seen)
 	c.observeServers(ctx, seen)
+	if seen.isRotationUnread.Load() {
+		seen.Rotation = clustering.PasswordRotation{} // A later look goes on with it.
+	}
 	seen.Now = c.Clock.Now()
 	seen.History = clustering.UpdateHistory(seen.clusterConns.history, seen.Observed)
 	seen.clusterConns.history = seen.History
@@ -98,9 +104,20 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 			Host: c.HostOf(seen.cluster, i, seen.pods[i]), Pod: podFacts(seen.pods[i]),
 			HasCertificate: tlsSecretOf(seen.pods[i]) != "",
 			Stopped:        slices.Contains(stopped, i), KnownErrant: slices.Contains(seen.cluster.Status.ErrantReplicaList, i),
+			Discarded: discardedOf(seen.cluster, i),
 		}
 		seen.requiresTLS = seen.requiresTLS && seen.Instances[i].HasCertificate
 	}
+}
+
+// discardedOf is what the status names of the transactions that an instance lost by being cloned anew.
+func discardedOf(cluster *mocov1beta2.MySQLCluster, i int) gtid.Set {
+	at := slices.IndexFunc(cluster.Status.Instances, func(s mocov1beta2.InstanceStatus) bool { return s.Ordinal == i })
+	if at < 0 {
+		return gtid.Set{}
+	}
+	set, _ := gtid.Parse(cluster.Status.Instances[at].DiscardedGTIDs) // What somebody else wrote there names nothing.
+	return set
 }
 
 // connect finds the connections to the instances, and opens the ones that are missing.
@@ -174,7 +191,6 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 		err = setServerFacts(&s.Instances[i], facts)
 		s.Instances[i].CertificateIsAging = !facts.CertificateUntil.IsZero() && certificates.IsAging(facts.CertificateFrom, facts.CertificateUntil, now)
 		s.Instances[i].Channel.HasOldPassword = s.channelPassword != "" && facts.Replication != nil && facts.Replication.PasswordHash != s.channelPassword
-		s.Instances[i].HasOldAccounts = facts.AccountsVersion != accounts.CurrentVersion(s.requiresTLS)
 	}
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("Instance not read", keyInstance, i, keyError, describeError(err))
@@ -188,9 +204,27 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 		return
 	}
 	s.facts[i] = facts
+	if i == s.Primary && facts.SemiSync.Waiting == 0 { // What waits may be a GRANT, for which the question would wait.
+		s.Instances[i].HasOldAccounts = conn.hasOldAccounts(ctx, now, accounts.CurrentVersion(s.requiresTLS))
+	}
+	if s.Rotation.IsWanted() && !s.readRotation(ctx, i) {
+		s.isRotationUnread.Store(true)
+	}
 	if conn.action.isRunning() {
 		setRunningAction(&s.Instances[i], conn.action, now)
 	}
+}
+
+// readRotation reads which passwords an instance knows, unless something waits there, for which the question would wait too.
+func (s *observation) readRotation(ctx context.Context, i int) bool {
+	if s.facts[i].SemiSync.Waiting > 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	rotation, err := s.conns[i].server.ReadRotation(ctx)
+	s.Instances[i].Rotation = rotation
+	return err == nil
 }
 
 // watchPrimary watches the connection to the primary while clustering is active.
@@ -243,16 +277,17 @@ func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCl
 
 // From what the API server and the servers say to what the decision looks at.
 
-func observeObject(cluster *mocov1beta2.MySQLCluster, now time.Time) clustering.Observed {
+func observeObject(cluster *mocov1beta2.MySQLCluster, now time.Time, waits clustering.FailoverWaits) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
 	_, isOverdue := stopOverdueDuration(cluster, now)
 	return clustering.Observed{
 		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(), IsStopOverdue: isOverdue,
-		Replicas: cluster.InstanceCount(), Offline: spec.Offline,
+		Waits: waits, Replicas: cluster.InstanceCount(), Offline: spec.Offline,
 		Source:    clustering.OneTimeOperation{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
 		StopAsked: cluster.ClusteringStopped(), StartForced: cluster.Annotations[mocov1beta2.ForceStartAnnotation] == "true",
-		HasLeftovers: len(listLeftovers(cluster)) > 0, Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
+		ReclonesErrant: cluster.Annotations[mocov1beta2.RecloneAnnotation] == mocov1beta2.RecloneErrant,
+		HasLeftovers:   len(listLeftovers(cluster)) > 0, Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
 		Primary: primaryOf(cluster), Instances: make([]clustering.Instance, cluster.InstanceCount()),
 	}
 }
@@ -278,8 +313,8 @@ func podFacts(pod *corev1.Pod) clustering.PodFacts {
 	}
 	return clustering.PodFacts{
 		Exists: true, Ready: isReady(pod), Terminating: !pod.DeletionTimestamp.IsZero(),
-		Demote: pod.Annotations[mocov1beta2.DemoteAnnotation] == "true",
-		Role:   clustering.PodRole(pod.Labels[mocov1beta2.RoleLabel]),
+		Demote: pod.Annotations[mocov1beta2.DemoteAnnotation] == "true", Reclone: pod.Annotations[mocov1beta2.RecloneAnnotation] == "true",
+		Role: clustering.PodRole(pod.Labels[mocov1beta2.RoleLabel]),
 	}
 }
 
@@ -307,10 +342,9 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 	s.ReadOnly, s.SuperReadOnly = f.ReadOnly, f.SuperReadOnly
 	s.Executed, s.Purged, s.Owned = sets[0], sets[1], sets[2]
 	s.SemiSync = clustering.SemiSync{
-		Source: f.SemiSync.Source, Replica: f.SemiSync.Replica,
+		Source: f.SemiSync.Source, Replica: f.SemiSync.Replica, ReplicaActive: f.SemiSync.ReplicaActive,
 		WaitFor: f.SemiSync.WaitFor, Timeout: f.SemiSync.Timeout, Waiting: f.SemiSync.Waiting,
 	}
-	s.Rotation = f.Rotation
 	s.Connected, s.Weakened = f.Connected, f.Weakened
 	s.Clone = map[string]clustering.CloneState{
 		"In Progress": clustering.Cloning, "Completed": clustering.Cloned, "Failed": clustering.CloneFailed,
@@ -323,7 +357,7 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 
 func parseChannel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.ReplicationChannel {
 	c := clustering.ReplicationChannel{
-		Present: true, SourceHost: r.SourceHost, IsVerified: r.IsVerified, IOErrno: r.IOErrno, SQLErrno: r.SQLErrno, Lag: r.Lag, Retrieved: retrieved,
+		Present: true, SourceHost: r.SourceHost, IsVerified: r.IsVerified, IOErrno: r.IOErrno, SQLErrno: r.SQLErrno, Lag: r.Lag, HeardAgo: r.HeardAgo, Retrieved: retrieved,
 	}
 	switch {
 	case r.IO:

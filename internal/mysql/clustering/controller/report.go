@@ -70,6 +70,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	took := c.Clock.Since(seen.startedAt)
 	out.AfterSave = func() {
 		c.Metrics.countPass(name, out.Events, failed, took)
+		c.Metrics.showLook(name, seen, plan)
 		if savesInstances {
 			conns.progressSavedAt = seen.Now
 		}
@@ -105,7 +106,7 @@ func buildInstanceStatuses(seen *observation, plan clustering.Plan, primary int)
 		if i < len(plan.Instances) {
 			found = plan.Instances[i]
 		}
-		one := mocov1beta2.InstanceStatus{Ordinal: i, Stopped: s.Stopped, Message: found.Problem}
+		one := mocov1beta2.InstanceStatus{Ordinal: i, Stopped: s.Stopped, Message: found.Problem, DiscardedGTIDs: found.Discarded.String()}
 		switch {
 		case i == primary:
 			one.Role = mocov1beta2.RolePrimary
@@ -317,7 +318,8 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 	return p
 }
 
-// rememberStatus keeps what upstream's schema drops and later passes decide by: which instance is the primary, and the stop.
+// rememberStatus keeps what upstream's schema drops and later passes decide by: which instance is the primary, what was
+// discarded, and the stop.
 func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
@@ -325,8 +327,14 @@ func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 		without.Reconciliation = nil
 		remembered["pause"] = without
 	}
-	if primary, chosen := cluster.Status.Primary(); chosen {
-		remembered["instances"] = []mocov1beta2.InstanceStatus{{Ordinal: primary, Role: mocov1beta2.RolePrimary}}
+	var instances []mocov1beta2.InstanceStatus
+	for _, i := range cluster.Status.Instances {
+		if i.Role == mocov1beta2.RolePrimary || i.DiscardedGTIDs != "" {
+			instances = append(instances, mocov1beta2.InstanceStatus{Ordinal: i.Ordinal, Role: i.Role, DiscardedGTIDs: i.DiscardedGTIDs})
+		}
+	}
+	if instances != nil {
+		remembered["instances"] = instances
 	}
 	return remembered
 }

@@ -137,6 +137,12 @@ func TestGaugesOfStoppedClusterAreBackAfterRestart(t *testing.T) {
 			t.Errorf("%s: expected %v, found %v", name, want, got)
 		}
 	}
+	e.mustRun(t, instances-1, "root", "stop replica sql_thread")
+	testenv.Eventually(t, "the lag of the last instance grows while clustering is stopped", func() error {
+		e.triggerPass(t)
+		state, lag, waiting := e.metricValue(t, "torpor_mysql_state"), e.metricValue(t, "torpor_mysql_instance_lag_seconds"), e.metricValue(t, "torpor_mysql_waiting_sessions")
+		return testenv.ErrorIf(state != 1 || lag <= 0 || waiting != 0, "found the state %v, the lag %v and %v waiting", state, lag, waiting)
+	})
 }
 
 // TestMetricsOfDeletedClusterGo covers defect 5 of the list.

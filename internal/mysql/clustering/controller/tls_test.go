@@ -56,7 +56,7 @@ func TestEverySessionIsEncrypted(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
 	tap := &wiretap{heard: map[string]bool{}}
-	pods := mysqlpods.StartCluster(t, e.Environment, instances, true)
+	pods := mysqlpods.StartCluster(t, e.Environment, instances, mysqlpods.ClusterOptions{IsLinked: true})
 	pods.Network.TapInto(tap)
 	pods.WithoutCertificates = true
 	for i := range instances {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package moco
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+)
+
+func (a *commands) newRecloneCommand() *cobra.Command {
+	index, force := -1, false
+	cmd := &cobra.Command{
+		Use:   "reclone NAME --index N",
+		Short: "Make a replica a new copy of the primary",
+		Long: `Make a replica a new copy of the primary, by an annotation on its pod that is removed when the replica is empty.
+It waits until the primary is in service and enough other replicas acknowledge. Transactions that only the replica has are
+discarded: without --force it is refused then, with exit code 4, and they are printed. Nobody was told that they are safe.
+Later status.instances names them as discardedGTIDs.`,
+		Example: `  # After a failover, when instance 2 has what nobody else has
+  kubectl moco reclone test --index 2 --force`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeClusterNames(1),
+		RunE:              func(cmd *cobra.Command, args []string) error { return a.requestReclone(cmd, args[0], index, force) },
+	}
+	cmd.Flags().IntVar(&index, "index", -1, "ordinal of the replica")
+	cmd.Flags().BoolVar(&force, "force", false, "also if transactions are discarded")
+	return cmd
+}
+
+func (a *commands) requestReclone(cmd *cobra.Command, name string, index int, force bool) error {
+	kube, c, err := a.openCluster(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	primary, chosen := c.Status.Primary()
+	switch {
+	case index < 0 || index >= int(c.Spec.Replicas):
+		return exit.WrongUsage("--index: expected an instance of %s, which are 0 to %d, found %d", describeCluster(c), c.Spec.Replicas-1, index)
+	case !chosen:
+		return fmt.Errorf("%s: expected a primary to copy, found that none is chosen yet; wait until the cluster is healthy", describeCluster(c))
+	case index == primary:
+		return fmt.Errorf("%s: expected a replica, found that instance %d is the primary; ask for a switchover first", describeCluster(c), index)
+	}
+	for _, i := range c.Status.Instances {
+		if i.Ordinal == index && i.ErrantGTIDs != "" && !force {
+			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: instance %d has transactions that nobody else has, which a copy discards: %s; use --force if nobody needs them", describeCluster(c), index, i.ErrantGTIDs)}
+		}
+	}
+	if err := kube.annotatePod(cmd.Context(), c, index, mocov1beta2.RecloneAnnotation); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "asked for a new copy of instance %d in instance %d of %s\n", primary, index, describeCluster(c))
+	a.sayThatClusteringIsStopped(c)
+	return nil
+}

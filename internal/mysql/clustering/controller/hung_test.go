@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+)
+
+// startStatement runs a statement that will wait, as somebody with a password, and returns what will become of it.
+func (e *environment) startStatement(t *testing.T, i int, user, password, statement string) <-chan error {
+	t.Helper()
+	db := e.openSessionWith(t, i, user, password)
+	testenv.ExpectNoError(t, db.PingContext(t.Context()))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := db.ExecContext(context.WithoutCancel(t.Context()), statement)
+		ended <- err
+	}()
+	return ended
+}
+
+func (e *environment) waitForWaitingSessions(t *testing.T, i int) {
+	t.Helper()
+	const query = "select variable_value from performance_schema.global_status where variable_name = 'Rpl_semi_sync_source_wait_sessions'"
+	testenv.Eventually(t, "a session waits for replicas", func() error {
+		got := e.query(t, i, query)
+		return testenv.ErrorIf(got == "0", "found %s", got)
+	})
+}
+
+// TestGrantDuringDoubleRestart lets an administrator make a user while both replicas restart. The statement holds what every
+// login needs, also those of the replicas that it waits for.
+func TestGrantDuringDoubleRestart(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.mustRun(t, 0, "app", "create table app.acked (id bigint primary key)")
+	client := e.startWriter(t)
+	testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() == 0, "none yet") })
+	for i := 1; i < instances; i++ {
+		e.servers[i].KillAtOnce(t)
+	}
+	granted := e.startStatement(t, 0, "moco-admin", mysqld.AdminPassword, "create user 'late'@'%' identified by 'x'")
+	began := time.Now()
+	for i := 1; i < instances; i++ {
+		e.servers[i].StartAndWait(t)
+	}
+	before := client.count()
+	testenv.Eventually(t, "rows are acknowledged again", func() error { return testenv.ErrorIf(client.count() <= before, "none yet") })
+	t.Logf("no commit got through for %s", time.Since(began).Round(time.Millisecond))
+	testenv.Eventually(t, "the statement has ended", func() error {
+		select {
+		case err := <-granted:
+			return testenv.ErrorIf(err == nil, "it was told that its user is safe")
+		default:
+			return errors.New("not yet")
+		}
+	})
+	e.waitForCondition(t, mocov1beta2.AvailableCondition, "True Degraded")
+}
+
+// TestNoSessionIsToldOfUnacknowledgedCommit has an administrator's and a client's commit wait in a primary that is one no more.
+func TestNoSessionIsToldOfUnacknowledgedCommit(t *testing.T) {
+	t.Parallel()
+	e := newEnvironmentWithServers(t)
+	e.createCluster(t, nil)
+	stop := e.startManager(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.mustRun(t, 0, "app", "create database app", "create table app.t (id int auto_increment primary key, v varchar(20))")
+	e.waitForAnswer(t, "select count(*) from information_schema.tables where table_schema = 'app'", "1")
+	stop()
+	for i := 1; i < instances; i++ {
+		e.mustRun(t, i, "root", "stop replica io_thread")
+	}
+	waiting := map[string]<-chan error{
+		"administrator": e.startStatement(t, 0, "moco-admin", mysqld.AdminPassword, "insert into app.t (v) values ('admin')"),
+		"client":        e.startStatement(t, 0, "app", "app", "insert into app.t (v) values ('app')"),
+	}
+	e.waitForWaitingSessions(t, 0)
+	cluster := e.getCluster(t)
+	before := cluster.DeepCopy()
+	cluster.Status.CurrentPrimaryIndex = 1
+	cluster.Status.Instances[0].Role, cluster.Status.Instances[1].Role = mocov1beta2.RoleReplica, mocov1beta2.RolePrimary
+	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), cluster, client.MergeFrom(before)))
+	e.startManager(t)
+	for who, ended := range waiting {
+		testenv.Eventually(t, "the session of the "+who+" has ended", func() error {
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Errorf("the %s was told that a row is safe that no other instance has", who)
+				}
+				return nil
+			default:
+				return errors.New("not yet")
+			}
+		})
+	}
+}
+
+// TestFullVolumeIsNotHealthy fills the volumes of all replicas, and then that of the primary, under a client.
+func TestFullVolumeIsNotHealthy(t *testing.T) {
+	t.Parallel()
+	for name, full := range map[string][]int{"the replicas'": {1, 2}, "the primary's": {0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newHealthyEnvironment(t, func(o *mysqlpods.ClusterOptions) { o.VolumeMegabytes = 300 })
+			e.mustRun(t, 0, "app", "create table app.acked (id bigint primary key, v longtext)", "insert into app.acked (id, v) values (1, '')")
+			e.waitForLooks(t)
+			for _, i := range full {
+				e.servers[i].FillVolume(t)
+			}
+			began := time.Now()
+			// Each is smaller than what goes to a temporary file first, and together they need another page.
+			var written []<-chan error
+			for id := range 4 {
+				written = append(written, e.startStatement(t, 0, "app", "app", fmt.Sprintf("insert into app.acked values (%d, repeat('x', 3000))", id+2)))
+			}
+			testenv.Eventually(t, "the cluster is not available", func() error {
+				c := meta.FindStatusCondition(e.getCluster(t).Status.Conditions, mocov1beta2.AvailableCondition)
+				return testenv.ErrorIf(c.Status != "False" || !strings.Contains(c.Message, "no commit gets through"), "found %s: %s", c.Status, c.Message)
+			})
+			t.Logf("said to be available for %s", time.Since(began).Round(time.Millisecond))
+			for _, i := range full {
+				e.servers[i].FreeVolume(t)
+			}
+			e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+			for _, ended := range written {
+				testenv.ExpectNoError(t, <-ended)
+			}
+			e.waitForAnswer(t, "select count(*) from app.acked", "5")
+		})
+	}
+}
+
+// TestBusyFailoversHealWithoutHuman kills the primary twice while a commit waits in it that no replica has: at its recovery the
+// server keeps what nobody was told of, and nobody helps.
+func TestBusyFailoversHealWithoutHuman(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t, func(o *mysqlpods.ClusterOptions) { o.IsLinked = true })
+	e.annotate(t, map[string]string{mocov1beta2.RecloneAnnotation: mocov1beta2.RecloneErrant})
+	e.mustRun(t, 0, "app", "create table app.acked (id bigint primary key)")
+	client := e.startWriter(t)
+	for range 2 {
+		e.failOverWithTail(t, client)
+		e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	}
+	client.check(t, e)
+	e.expectEqualRows(t)
+	named := 0
+	for _, i := range e.getCluster(t).Status.Instances {
+		if i.DiscardedGTIDs != "" {
+			named++
+		}
+	}
+	if named != 2 || !strings.Contains(e.log.String(), clustering.EventRecloned) {
+		t.Errorf("expected two instances whose discarded transactions are named, found %d", named)
+	}
+}
+
+// failOverWithTail kills the primary with a commit that no replica has, and brings its server back.
+func (e *environment) failOverWithTail(t *testing.T, client *rowWriter) {
+	t.Helper()
+	before := client.count()
+	testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() <= before, "none yet") })
+	failed := e.getCluster(t).Status.CurrentPrimaryIndex
+	e.eachBut(failed, func(i int) { e.pods.Network.CutOff(i, mysqlpods.ResetConnections) })
+	e.startStatement(t, failed, "app", "app", "insert into app.t (v) values ('unacknowledged')")
+	e.waitForWaitingSessions(t, failed)
+	e.servers[failed].KillAtOnce(t)
+	e.pods.Network.CloseLink(failed)
+	e.eachBut(failed, e.pods.Network.HealCut)
+	testenv.Eventually(t, "another instance is the primary", e.expectAnotherPrimary(t, failed))
+	e.servers[failed].StartAndWait(t)
+	testenv.ExpectNoError(t, e.pods.Network.OpenLink(t.Context(), failed))
+	testenv.Eventually(t, "the old primary is seen to be errant, or healed", func() error {
+		status := e.getCluster(t).Status
+		return testenv.ErrorIf(status.ErrantReplicas == 0 && status.Instances[failed].DiscardedGTIDs == "", "not yet")
+	})
+}
+
+func (e *environment) eachBut(but int, do func(int)) {
+	for i := range e.servers {
+		if i != but {
+			do(i)
+		}
+	}
+}
+
+// TestRecloneOfOneInstance asks for a new copy as the plugin does.
+func TestRecloneOfOneInstance(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.mustRun(t, 2, "root", "set global super_read_only = 0", "set sql_log_bin = 0", "delete from app.t", "set global super_read_only = 1")
+	if ran := e.runPlugin(t, "reclone", clusterName, "--index", "2"); ran.code != exit.Done {
+		t.Fatalf("expected the request to be taken, found %+v", ran)
+	}
+	testenv.Eventually(t, "the instance has the primary's rows again", func() error {
+		got, err := e.tryQuery(t, 2, "select count(*) from app.t")
+		return errors.Join(err, testenv.ErrorIf(got != "1", "found %s", got))
+	})
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.expectEqualRows(t)
+}
+
+// TestCutBetweenManagerAndPrimary cuts nobody but the manager off from the primary, which clients and replicas reach.
+func TestCutBetweenManagerAndPrimary(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]mysqlpods.CutMode{"packets are dropped": mysqlpods.DropPackets, "connections are reset": mysqlpods.ResetConnections} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newHealthyEnvironment(t, func(o *mysqlpods.ClusterOptions) { o.IsLinked = true })
+			e.mustRun(t, 0, "app", "create table app.acked (id bigint primary key)")
+			client := e.startWriter(t)
+			testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() == 0, "none yet") })
+			e.pods.Network.CutOffFromManager(0, how)
+			e.waitForCondition(t, mocov1beta2.AvailableCondition, "Unknown PrimaryUnanswered")
+			const looks = 20 // A second lies between them after the first few.
+			began, checks, rows := time.Now(), e.metricValue(t, "moco_cluster_checks_total"), client.count()
+			testenv.Eventually(t, "the manager has looked often", func() error {
+				return testenv.ErrorIf(e.metricValue(t, "moco_cluster_checks_total") < checks+looks, "not yet")
+			})
+			t.Logf("%d rows in %s without the manager", client.count()-rows, time.Since(began).Round(time.Millisecond))
+			if primary := e.getCluster(t).Status.CurrentPrimaryIndex; primary != 0 || client.count() == rows {
+				t.Errorf("expected instance 0 to go on, found the primary %d and %d rows", primary, client.count()-rows)
+			}
+			e.pods.Network.HealCut(0)
+			e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+			client.check(t, e)
+			if n := e.metricValue(t, "moco_cluster_failover_total"); n > 0 {
+				t.Errorf("expected no failover, found %v", n)
+			}
+		})
+	}
+}
