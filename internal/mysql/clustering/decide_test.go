@@ -579,7 +579,7 @@ func TestDecideIsTotal(t *testing.T) {
 		}
 		UpdateHistory(o.History, o)
 	}
-	if len(rulesUsed) < len(rules())-16 {
+	if len(rulesUsed) < len(rules())-21 {
 		t.Errorf("expected nearly all of %d rules, found %d", len(rules()), len(rulesUsed))
 	}
 }
