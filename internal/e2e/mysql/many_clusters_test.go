@@ -306,6 +306,8 @@ func (s *simulatedServers) answerCommand(w *packetConn, row func() []any) {
 	case strings.HasPrefix(text, "select @@global.server_uuid"):
 		answer := row()
 		w.writeTable(len(answer), answer)
+	case strings.HasPrefix(text, "select json_arrayagg(lower(variable_name))"):
+		w.writeTable(1, []any{`["rpl_semi_sync_source_enabled", "rpl_semi_sync_replica_enabled"]`})
 	case strings.HasPrefix(text, "select max(user_attributes"):
 		w.writeTable(1, []any{accounts.CurrentVersion(false)})
 	case strings.HasPrefix(text, "select id, user"):
@@ -321,12 +323,12 @@ func (s *simulatedServers) answerCommand(w *packetConn, row func() []any) {
 func (s *simulatedServers) healthyRow(cluster, i int, host string) []any {
 	uuid := func(i int) string { return fmt.Sprintf("%08d-0000-0000-0000-%012d", cluster+1, i+1) }
 	flag := map[bool]string{true: "ON", false: "OFF"}
-	bit := map[bool]string{true: "0", false: "1"}
+	bit := map[bool]string{true: "1", false: "0"}
 	isPrimary := i == 0
 	variables := fmt.Sprintf(`{"rpl_semi_sync_source_enabled": "%s", "rpl_semi_sync_source_timeout": "86400000",
 		"rpl_semi_sync_source_wait_for_replica_count": "1", "rpl_semi_sync_replica_enabled": "%s", "sync_binlog": "1", "replica_exec_mode": "STRICT",
-		"innodb_flush_log_at_trx_commit": "1", "rpl_semi_sync_source_wait_no_replica": "ON", "rpl_semi_sync_source_wait_point": "AFTER_SYNC"}`,
-		flag[isPrimary], flag[!isPrimary])
+		"innodb_flush_log_at_trx_commit": "1", "rpl_semi_sync_source_wait_no_replica": "1", "rpl_semi_sync_source_wait_point": "AFTER_SYNC"}`,
+		bit[isPrimary], bit[!isPrimary])
 	status := fmt.Sprintf(`{"rpl_semi_sync_source_wait_sessions": "0", "rpl_semi_sync_source_status": "%s", "rpl_semi_sync_replica_status": "%s"}`,
 		flag[isPrimary], flag[!isPrimary])
 	var connected, channel any
@@ -340,7 +342,7 @@ func (s *simulatedServers) healthyRow(cluster, i int, host string) []any {
 		last += int(time.Since(*since).Seconds())
 	}
 	return []any{
-		uuid(i), "9.7.0", nil, bit[isPrimary], bit[isPrimary], status, variables, nil, connected, channel,
+		uuid(i), "9.7.0", nil, bit[!isPrimary], bit[!isPrimary], status, variables, nil, connected, channel,
 		"", fmt.Sprintf("%s:1-%d", uuid(0), last), "",
 	}
 }

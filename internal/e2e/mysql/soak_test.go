@@ -368,6 +368,10 @@ func (b *faultInjector) startServer(t *testing.T, i int) {
 
 func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
+	if random.IntN(8) == 0 {
+		b.runGrantRound(t, random)
+		return
+	}
 	primary := primaryIndex(t, b.cluster)
 	targets := random.Perm(size)[:1]
 	switch {
@@ -444,6 +448,44 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 			annotate("")
 			b.noteHealed("clustering stopped")
 		}
+	}
+}
+
+// runGrantRound has an administrator make a user in the primary while both replicas restart: the statement waits for a replica,
+// and holds what each login needs.
+func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
+	t.Helper()
+	const name = "GRANT while both replicas restart"
+	primary := primaryIndex(t, b.cluster)
+	db := openSession(t, b.cluster.Servers[primary].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
+	ctx, cancel := context.WithTimeout(t.Context(), writePatience)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil {
+		return // It has not recovered from the last round.
+	}
+	b.noteFault(name)
+	for i := range size {
+		if i != primary {
+			b.killServer(t, i)
+		}
+	}
+	granted := make(chan struct{})
+	go func() {
+		defer close(granted)
+		_, _ = db.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("create user 'u%d'@'%%' identified by 'x'", random.Uint64())) // It is ended, or waits.
+		_ = db.Close()
+	}()
+	pauseRandomly(t.Context(), random, 500*time.Millisecond, 3*time.Second)
+	for i := range size {
+		if i != primary {
+			b.startServer(t, i)
+		}
+	}
+	b.noteHealed(name)
+	select {
+	case <-granted:
+	case <-time.After(finalRecovery):
+		t.Errorf("a statement that waited for replicas hangs for %s after they are back", finalRecovery)
 	}
 }
 

@@ -28,7 +28,7 @@ func primaryCanApplyBacklog(d *derivedFacts) bool {
 func hasWeakenedDurability(i *instanceFacts) bool { return i.MayActNow && len(i.Weakened) > 0 }
 
 // hasOldAccounts reports whether the accounts are to be made anew. They wait for a healthy cluster: a GRANT that waits for a
-// replica holds up every login.
+// replica holds up every login. Each statement then looks once more whether a replica is there.
 func hasOldAccounts(d *derivedFacts) bool {
 	return d.state == StateHealthy && d.primary.MayActNow && d.primary.IsWritable && d.primary.HasOldAccounts && !d.StopAsked
 }

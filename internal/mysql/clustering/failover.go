@@ -354,7 +354,8 @@ func primaryStuckInReadOnly(d *derivedFacts) bool {
 	return d.switchoverIsActive && p.MayAct && p.Pending && p.PendingFor >= killClientsAfter && !isFullyReadOnly(p)
 }
 
-// shouldReleaseCommits reports whether commits of the primary wait for replicas that try in vain to connect. The primary becomes read-only, its clients are cut off, and then its commits no longer
+// shouldReleaseCommits reports whether commits of the primary wait for replicas that cannot come, because they have to log in and
+// the commit of a GRANT holds up every login. The primary becomes read-only, its clients are cut off, and then its commits no longer
 // wait: they are kept, and nobody is told that they are safe.
 func shouldReleaseCommits(d *derivedFacts) bool {
 	p, pendingFor := d.primary, d.primary.PendingFor
@@ -370,7 +371,7 @@ func releaseCommits(d *derivedFacts, p *instanceFacts) Plan {
 		plan.Do = KillConnections{Index: p.Index, EndWaits: true}
 		plan.Why = fmt.Sprintf("the clients of instance %d wait for replicas that cannot come; they are cut off", p.Index)
 		plan.Events = []decision.Event{warningEvent(EventCommitsReleased,
-			fmt.Sprintf("No replica could connect to the primary, instance %d, and its clients waited for one: they are cut off", p.Index))}
+			fmt.Sprintf("No replica could log in at the primary, instance %d, and its clients waited for one: they are cut off", p.Index))}
 	}
 	return plan
 }

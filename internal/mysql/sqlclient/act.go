@@ -314,17 +314,41 @@ func (s *Server) execOrKill(ctx context.Context, statement string) error {
 	return err
 }
 
-// readStatement reads everything at once: an idle cluster must cost its servers next to nothing. MySQL evaluates it from
+// listVariables returns the names of the variables that a look reads, which depend on the server's plugins.
+func (s *Server) listVariables(ctx context.Context) ([]string, error) {
+	if known := s.variables.Load(); known != nil {
+		return *known, nil
+	}
+	const query = `select json_arrayagg(lower(variable_name)) from performance_schema.global_variables
+  where variable_name like 'rpl\_semi\_sync\_%' or variable_name in ('sync_binlog', 'innodb_flush_log_at_trx_commit', 'replica_exec_mode')`
+	var list string
+	if err := s.db.QueryRowContext(ctx, query).Scan(&list); err != nil {
+		return nil, fmt.Errorf("list the server's variables: %w", err)
+	}
+	var names []string
+	if err := json.Unmarshal([]byte(list), &names); err != nil {
+		return nil, fmt.Errorf("list the server's variables: %w", err)
+	}
+	s.variables.Store(&names)
+	return names, nil
+}
+
+// buildReadStatement reads everything at once: an idle cluster must cost its servers next to nothing. MySQL evaluates it from
 // left to right. What ends the writing therefore stands before what was written, and the transactions that are being
 // committed before those that are: one that moves from the former to the latter meanwhile is in both, not in neither.
-const readStatement = `select @@global.server_uuid, @@global.version,
+// It reads each variable by its name, because the table of all variables cannot be read while a GRANT waits for a replica.
+func buildReadStatement(variables []string) string {
+	var pairs []string
+	for _, name := range variables {
+		pairs = append(pairs, "'"+name+"', concat(@@global."+name+")")
+	}
+	return `select @@global.server_uuid, @@global.version,
  (select max(time) from performance_schema.processlist
   where command = 'Query' and info like '` + statementMark + `%' and id <> connection_id()),
  @@global.super_read_only, @@global.read_only,
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_status
   where variable_name like 'Rpl\_semi\_sync\_%\_wait\_sessions' or variable_name like 'Rpl\_semi\_sync\_%\_status' or variable_name in ('Ssl_server_not_before', 'Ssl_server_not_after')),
- (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_variables
-  where variable_name like 'rpl\_semi\_sync\_%' or variable_name in ('sync_binlog', 'innodb_flush_log_at_trx_commit', 'replica_exec_mode')),
+ json_object(` + strings.Join(pairs, ", ") + `),
  (select state from performance_schema.clone_status order by id desc limit 1),
  (select json_arrayagg(convert(v.variable_value using utf8mb4)) from performance_schema.user_variables_by_thread v
   join performance_schema.threads t on t.thread_id = v.thread_id
@@ -346,6 +370,7 @@ const readStatement = `select @@global.server_uuid, @@global.version,
   join performance_schema.replication_applier_status a on a.channel_name = c.channel_name
   where c.channel_name = '' and c.host <> ''),
  @@global.gtid_owned, @@global.gtid_executed, @@global.gtid_purged`
+}
 
 // certificateTime is how the server writes the time of a certificate.
 const certificateTime = "Jan _2 15:04:05 2006 MST"
@@ -353,14 +378,21 @@ const certificateTime = "Jan _2 15:04:05 2006 MST"
 // ownerSuffix is what gtid_owned adds to each number: the connection that commits it.
 var ownerSuffix = regexp.MustCompile(`#\d+`)
 
-// ReadFacts asks the server for everything, with one statement.
+// ReadFacts asks the server for everything, with one statement, and before the first time for the names of its variables.
 func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	var f ServerFacts
 	var variables, status, clone, connected, channel sql.NullString
 	var pending sql.NullInt64
-	err := s.db.QueryRowContext(ctx, readStatement).Scan(&f.UUID, &f.Version, &pending, &f.SuperReadOnly, &f.ReadOnly,
+	names, err := s.listVariables(ctx)
+	if err != nil {
+		return ServerFacts{}, err
+	}
+	err = s.db.QueryRowContext(ctx, buildReadStatement(names)).Scan(&f.UUID, &f.Version, &pending, &f.SuperReadOnly, &f.ReadOnly,
 		&status, &variables, &clone, &connected, &channel, &f.Owned, &f.Executed, &f.Purged)
 	if err != nil {
+		if errorNumber(err) == errUnknownVariable { // It has started again with other plugins.
+			s.variables.Store(nil)
+		}
 		return ServerFacts{}, fmt.Errorf("read the server's state: %w", err)
 	}
 	f.Owned = ownerSuffix.ReplaceAllString(removeLineBreaks(f.Owned), "")
@@ -436,7 +468,7 @@ func parseSemiSync(values map[string]string) SemiSync {
 	_, isOld := values["rpl_semi_sync_master_enabled"]
 	s := SemiSync{UsesOldNames: isOld && !isNew}
 	source, replica := s.variablePrefixes()
-	s.Source, s.Replica = values[source+"_enabled"] == "ON", values[replica+"_enabled"] == "ON"
+	s.Source, s.Replica = values[source+"_enabled"] == "1", values[replica+"_enabled"] == "1"
 	s.WaitFor, _ = strconv.Atoi(values[source+"_wait_for_"+strings.TrimPrefix(replica, "rpl_semi_sync_")+"_count"])
 	milliseconds, _ := strconv.Atoi(values[source+"_timeout"])
 	s.Timeout = time.Duration(milliseconds) * time.Millisecond
@@ -451,7 +483,7 @@ func (s SemiSync) durableSettings() map[string]string {
 	source, replica := s.variablePrefixes()
 	return map[string]string{
 		"sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1", "replica_exec_mode": "STRICT",
-		source + "_wait_no_" + strings.TrimPrefix(replica, "rpl_semi_sync_"): "ON", source + "_wait_point": "AFTER_SYNC",
+		source + "_wait_no_" + strings.TrimPrefix(replica, "rpl_semi_sync_"): "1", source + "_wait_point": "AFTER_SYNC",
 	}
 }
 
@@ -467,14 +499,28 @@ func (s *Server) RestoreDurability(ctx context.Context, like SemiSync, weakened 
 	return s.execAll(ctx, "restore durability", statements)
 }
 
-// RunStatements runs statements in one session. They are not part of an error: they may hold passwords.
-func (s *Server) RunStatements(ctx context.Context, statements []string) error {
+// ErrNoReplica is returned for a statement that nobody would acknowledge.
+var ErrNoReplica = errors.New("too few replicas are connected to acknowledge it")
+
+// ChangeAccounts runs statements in one session, each only while enough replicas are connected, since one that waits for a replica
+// holds what every login needs. They are not part of an error: they may hold passwords.
+func (s *Server) ChangeAccounts(ctx context.Context, like SemiSync, statements []string) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("run statements: %w", err)
+		return fmt.Errorf("change accounts: %w", err)
 	}
 	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
+	source, replica := like.variablePrefixes()
+	isHeard := fmt.Sprintf("select not @@global.%[1]s_enabled or variable_value >= @@global.%[1]s_wait_for_%[2]s_count from performance_schema.global_status where variable_name = '%[1]s_clients'",
+		source, strings.TrimPrefix(replica, "rpl_semi_sync_"))
 	for n, statement := range statements {
+		var heard bool
+		if err := conn.QueryRowContext(ctx, isHeard).Scan(&heard); err != nil {
+			return fmt.Errorf("count the replicas before statement %d: %w", n+1, err)
+		}
+		if !heard {
+			return fmt.Errorf("run statement %d: %w", n+1, ErrNoReplica)
+		}
 		if err := execMarked(ctx, conn, statement); err != nil {
 			return fmt.Errorf("run statement %d: %w", n+1, err)
 		}

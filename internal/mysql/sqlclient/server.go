@@ -13,6 +13,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,10 +33,11 @@ const (
 	// pingInterval and pingTimeout are how soon a frozen server is noticed, and how long a slow one may take.
 	pingInterval, pingTimeout = time.Second, 2 * time.Second
 	// Numbers of MySQL's errors.
-	errAccessDenied  = 1045
-	errShutdown      = 1053
-	errNoSuchThread  = 1094
-	errServerRestart = 3707
+	errAccessDenied    = 1045
+	errShutdown        = 1053
+	errNoSuchThread    = 1094
+	errUnknownVariable = 1193
+	errServerRestart   = 3707
 )
 
 // ErrSilent is returned for a server that holds its connections and does not answer.
@@ -47,6 +49,8 @@ type Account struct{ Name, Password string }
 // Server is one MySQL server with its persistent connections. It may be used by several goroutines.
 type Server struct {
 	db *sql.DB
+	// variables are the names of what a look reads; nil before the first look.
+	variables atomic.Pointer[[]string]
 }
 
 // OpenServer returns a server that is reached by host, a name or an address, on the admin port. It makes no connection yet.
@@ -185,6 +189,8 @@ func DescribeError(err error) string {
 		return "the connection was refused"
 	case IsUntrusted(err):
 		return "the server's certificate is not the cluster's"
+	case errors.Is(err, ErrNoReplica):
+		return ErrNoReplica.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.Is(err, context.Canceled):

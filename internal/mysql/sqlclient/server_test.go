@@ -154,6 +154,56 @@ func TestSetReadOnlyCancelsItsStatement(t *testing.T) {
 	}
 }
 
+// TestGrantThatWaitsKeepsNobodyFromHelping has a GRANT wait for a replica, which holds what every login needs, and many statements of
+// those who are logged in.
+func TestGrantThatWaitsKeepsNobodyFromHelping(t *testing.T) {
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
+	machine := bed.StartServer(t)
+	client, s := openServer(t, machine), openServer(t, machine)
+	ctx := t.Context()
+	failOnError(t, s.SetWritable(ctx, readFacts(t, s).SemiSync, 1))
+	s.openSpares(ctx)
+	granted := make(chan error, 1)
+	go func() {
+		_, err := client.db.ExecContext(ctx, "create user 'late'@'%' identified by 'x'")
+		granted <- err
+	}()
+	quickly := func(what string, do func(context.Context) error) {
+		t.Helper()
+		const bound = 20 * time.Second // Each takes milliseconds, or waits for as long as the GRANT.
+		ctx, cancel := context.WithTimeout(ctx, bound)
+		defer cancel()
+		if err := do(ctx); err != nil {
+			t.Fatalf("expected to %s while a GRANT waits: %v", what, err)
+		}
+	}
+	quickly("see that it waits", func(ctx context.Context) error {
+		for {
+			f, err := s.ReadFacts(ctx)
+			if err != nil || f.SemiSync.Waiting > 0 {
+				return err
+			}
+		}
+	})
+	readOnly := make(chan error, 1)
+	go func() { readOnly <- s.SetReadOnly(ctx) }()
+	quickly("make the server read-only for clients", func(ctx context.Context) error {
+		for {
+			f, err := s.ReadFacts(ctx)
+			if err != nil || f.SuperReadOnly {
+				return err
+			}
+		}
+	})
+	quickly("cut off the clients", func(ctx context.Context) error { return s.KillConnections(ctx, []string{"moco-admin"}) })
+	quickly("end the wait", func(ctx context.Context) error { return s.EndCommitWaits(ctx, readFacts(t, s).SemiSync) })
+	failOnError(t, <-readOnly)
+	if err := <-granted; err == nil {
+		t.Error("expected that nobody is told that the user is safe")
+	}
+	readFacts(t, openServer(t, machine))
+}
+
 // TestManyClientsAreKilledInFewRoundTrips has more clients than a slow network could be asked to end one after another.
 func TestManyClientsAreKilledInFewRoundTrips(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())

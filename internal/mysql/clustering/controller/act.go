@@ -262,9 +262,7 @@ func (s *observation) renewAccounts(ctx context.Context, do clustering.RenewAcco
 	if missing := accounts.MissingPasswordKeys(passwords); len(missing) > 0 {
 		return fmt.Errorf("%w: %v", errNoPassword, missing)
 	}
-	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
-		return server.RunStatements(ctx, accounts.BuildStatements(passwords, s.requiresTLS))
-	})
+	return s.changeAccounts(ctx, do, do.Index, accounts.BuildStatements(passwords, s.requiresTLS)...)
 }
 
 func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) error {

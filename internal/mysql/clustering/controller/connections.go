@@ -114,8 +114,9 @@ type instanceConn struct {
 	address string
 	server  *sqlclient.Server
 	action  *asyncAction
-	// accountsReadAt is when the accounts were found to be those of today's list, or could not be read.
+	// accountsReadAt is when the accounts were found to be of the version accountsWanted, or could not be read.
 	accountsReadAt time.Time
+	accountsWanted string
 	// isSilent says that its answer is waited for in the background; stopWaiting ends that.
 	isSilent    atomic.Bool
 	stopWaiting context.CancelFunc
@@ -134,7 +135,7 @@ const accountsInterval = time.Minute
 
 // hasOldAccounts reports whether the accounts were made by another version of their list than the wanted one.
 func (c *instanceConn) hasOldAccounts(ctx context.Context, now time.Time, wanted string) bool {
-	if now.Sub(c.accountsReadAt) < accountsInterval {
+	if wanted == c.accountsWanted && now.Sub(c.accountsReadAt) < accountsInterval {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -143,7 +144,7 @@ func (c *instanceConn) hasOldAccounts(ctx context.Context, now time.Time, wanted
 	if isOld := err == nil && version != wanted; isOld {
 		return true
 	}
-	c.accountsReadAt = now
+	c.accountsReadAt, c.accountsWanted = now, wanted
 	return false
 }
 

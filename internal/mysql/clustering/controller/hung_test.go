@@ -43,6 +43,38 @@ func (e *environment) waitForWaitingSessions(t *testing.T, i int) {
 	})
 }
 
+// TestGrantDuringDoubleRestart lets an administrator make a user while both replicas restart. The statement holds what every
+// login needs, also those of the replicas that it waits for.
+func TestGrantDuringDoubleRestart(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	e.mustRun(t, 0, "app", "create table app.acked (id bigint primary key)")
+	client := e.startWriter(t)
+	testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() == 0, "none yet") })
+	for i := 1; i < instances; i++ {
+		e.servers[i].KillAtOnce(t)
+	}
+	granted := e.startStatement(t, 0, "moco-admin", mysqld.AdminPassword, "create user 'late'@'%' identified by 'x'")
+	began := time.Now()
+	for i := 1; i < instances; i++ {
+		e.servers[i].StartAndWait(t)
+	}
+	before := client.count()
+	testenv.Eventually(t, "rows are acknowledged again", func() error { return testenv.ErrorIf(client.count() <= before, "none yet") })
+	t.Logf("no commit got through for %s", time.Since(began).Round(time.Millisecond))
+	testenv.Eventually(t, "the statement has ended", func() error {
+		select {
+		case err := <-granted:
+			return testenv.ErrorIf(err == nil, "it was told that its user is safe")
+		default:
+			return errors.New("not yet")
+		}
+	})
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	client.check(t, e)
+	e.expectEqualRows(t)
+}
+
 // TestNoSessionIsToldOfUnacknowledgedCommit has an administrator's and a client's commit wait in a primary that is one no more.
 func TestNoSessionIsToldOfUnacknowledgedCommit(t *testing.T) {
 	t.Parallel()

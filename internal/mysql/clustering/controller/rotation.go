@@ -71,13 +71,16 @@ func (s *observation) retainPasswords(ctx context.Context, do clustering.RetainP
 	if err != nil {
 		return err
 	}
-	statement := accounts.BuildRetainStatement(secret.Data, s.Rotation.ID)
-	return s.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error { return s.RunStatements(ctx, []string{statement}) })
+	return s.changeAccounts(ctx, do, do.Index, accounts.BuildRetainStatement(secret.Data, s.Rotation.ID))
 }
 
 func (s *observation) discardPasswords(ctx context.Context, do clustering.DiscardPasswords) error {
-	return s.runAction(ctx, do.Index, do, func(ctx context.Context, s *sqlclient.Server) error {
-		return s.RunStatements(ctx, []string{accounts.BuildDiscardStatement()})
+	return s.changeAccounts(ctx, do, do.Index, accounts.BuildDiscardStatement())
+}
+
+func (s *observation) changeAccounts(ctx context.Context, do clustering.Action, i int, statements ...string) error {
+	return s.runAction(ctx, i, do, func(ctx context.Context, server *sqlclient.Server) error {
+		return server.ChangeAccounts(ctx, s.facts[i].SemiSync, statements)
 	})
 }
 
