@@ -498,7 +498,7 @@ func TestConditions(t *testing.T) {
 		}},
 		"a replica that is ahead is unhealthy": {healthyCluster(withInstance(2, executed("0:1-9:11"))), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",
-			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11, so that it will skip what the primary numbers so; have it cloned anew by kubectl moco reclone --index 2", active,
+			"False Degraded: instance 2 is ahead of the primary by " + uuid(0) + ":11, so that it will skip what the primary numbers so; have it cloned anew by kubectl moco reclone NAME --index 2", active,
 		}},
 		"a failed thread is named by its number": {healthyCluster(withInstance(1, sqlFailed)), reported{
 			"True Initialized: The cluster has a primary", "True Degraded: The primary, instance 0, is in service",

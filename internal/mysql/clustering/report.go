@@ -216,7 +216,7 @@ func adviseReclone(i *instanceFacts) string {
 	if i.Pod.Reclone || i.cluster.ReclonesErrant && i.IsErrant {
 		return "it is cloned anew once the primary is in service and has enough other replicas"
 	}
-	return fmt.Sprintf("have it cloned anew by kubectl moco reclone --index %d", i.Index)
+	return fmt.Sprintf("have it cloned anew by kubectl moco reclone NAME --index %d", i.Index)
 }
 
 // maxShownSet is the length of a set in a message.

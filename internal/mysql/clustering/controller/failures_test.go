@@ -21,6 +21,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -279,24 +280,55 @@ func TestReplicaWithOldDataHasNoReaders(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
 	const victim = 2
-	awaitRole := func(want string) time.Duration {
-		began := time.Now()
-		testenv.Eventually(t, "the role of the instance is "+want, func() error {
-			var pod corev1.Pod
-			err := e.Client.Get(t.Context(), types.NamespacedName{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-test-%d", victim)}, &pod)
-			got := pod.Labels[mocov1beta2.RoleLabel]
-			return errors.Join(err, testenv.ErrorIf(got != want, "found %q", got))
-		})
-		return time.Since(began)
-	}
-	awaitRole("replica")
+	e.waitForRole(t, victim, "replica")
 	e.waitForLooks(t) // The next one comes by itself after ten seconds.
 	e.mustRun(t, victim, "root", "set global super_read_only = 0", "set sql_log_bin = 0", "insert into app.t values (7, 'twice')", "set global super_read_only = 1")
 	e.mustRun(t, 0, "app", "insert into app.t values (7, 'twice')")
-	t.Logf("readers are led to old data for %s", awaitRole("").Round(time.Millisecond))
+	t.Logf("readers are led to old data for %s", e.waitForRole(t, victim, "").Round(time.Millisecond))
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Degraded")
 	e.mustRun(t, victim, "root", "set global super_read_only = 0", "set sql_log_bin = 0", "delete from app.t where id = 7", "set global super_read_only = 1", "start replica")
-	awaitRole("replica")
+	e.waitForRole(t, victim, "replica")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.expectEqualRows(t)
+}
+
+// waitForRole waits until the Services find an instance in a role, none if it is empty, and returns how long that took.
+func (e *environment) waitForRole(t *testing.T, i int, want string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	testenv.Eventually(t, "the role of the instance is "+want, func() error {
+		var pod corev1.Pod
+		err := e.Client.Get(t.Context(), types.NamespacedName{Namespace: e.name.Namespace, Name: fmt.Sprintf("moco-test-%d", i)}, &pod)
+		got := pod.Labels[mocov1beta2.RoleLabel]
+		return errors.Join(err, testenv.ErrorIf(got != want, "found %q", got))
+	})
+	return time.Since(began)
+}
+
+// TestReplicaThatLacksDeletedTransactions restarts a replica after the primary has deleted what it lacks. Readers do not find it, and
+// the advice in the status leads out.
+func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	const victim = 2
+	e.waitForRole(t, victim, "replica")
+	e.servers[victim].KillAtOnce(t)
+	e.mustRun(t, 0, "app", "insert into app.t (v) values ('missed')")
+	testenv.Eventually(t, "the primary has deleted what the replica lacks", func() error {
+		e.mustRun(t, 0, "root", "flush binary logs", "purge binary logs before now() + interval 1 day")
+		return testenv.ErrorIf(e.query(t, 0, "select gtid_subset(@@global.gtid_executed, @@global.gtid_purged)") != "1", "another replica still reads it")
+	})
+	e.servers[victim].StartAndWait(t)
+	t.Logf("readers are led to old data for %s", e.waitForRole(t, victim, "").Round(time.Millisecond))
+	testenv.Eventually(t, "the status names what the replica lacks, and what to do", func() error {
+		found := e.getCluster(t).Status.Instances[victim]
+		return testenv.ErrorIf(found.MissingGTIDs == "" || !strings.Contains(found.Message, "kubectl moco reclone NAME --index 2"), "found %+v", found)
+	})
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Degraded")
+	if ran := e.runPlugin(t, "reclone", clusterName, "--index", "2"); ran.code != exit.Done {
+		t.Fatalf("expected the request to be taken, found %+v", ran)
+	}
+	e.waitForRole(t, victim, "replica")
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.expectEqualRows(t)
 }
