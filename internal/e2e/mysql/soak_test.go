@@ -30,6 +30,8 @@ const (
 	healthyPace  = 500 * time.Millisecond
 	// soakVolume is the size of an instance's volume in megabytes.
 	soakVolume = 500
+	// livenessTimeout is after how long without a login the kubelet restarts a server.
+	livenessTimeout = 90 * time.Second
 	// recovery is how long a cluster may take to be healthy between two rounds, and finalRecovery at the end.
 	recovery, finalRecovery = 40 * time.Second, 4 * time.Minute
 )
@@ -482,10 +484,28 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 		}
 	}
 	b.noteHealed(name)
+	if isClosedWithin(granted, livenessTimeout) {
+		return
+	}
+	// A manager that is started meanwhile cannot log in to help. The kubelet finds that nobody can.
+	const restart = "restart by the liveness probe"
+	b.noteFault(restart)
+	b.killServer(t, primary)
+	b.startServer(t, primary)
+	b.noteHealed(restart)
+	if !isClosedWithin(granted, finalRecovery) {
+		t.Errorf("a statement that waited for replicas hangs for %s after its server has started again", finalRecovery)
+	}
+}
+
+func isClosedWithin(done <-chan struct{}, long time.Duration) bool {
+	timer := time.NewTimer(long)
+	defer timer.Stop()
 	select {
-	case <-granted:
-	case <-time.After(finalRecovery):
-		t.Errorf("a statement that waited for replicas hangs for %s after they are back", finalRecovery)
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
 	}
 }
 
