@@ -44,7 +44,7 @@ const selectClients = selectOtherConnections + `user not in ('event_scheduler', 
 // says super_read_only also while the statement that sets it still waits for these very commits.
 func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
 	// Whoever runs a statement may be told that it is safe when it is not, administrators too, whose clients are no clients else.
-	if err := s.killConnections(ctx, selectClients+` and command <> 'Sleep' and ifnull(info, '') not like '`+statementMark+`%' and ifnull(info, '') <> '`+watchStatement+`'`, nil); err != nil {
+	if err := s.killConnections(ctx, selectClients+" and command <> 'Sleep' and not ("+isOwnStatement+")", nil); err != nil {
 		return err
 	}
 	source, _ := like.variablePrefixes()
@@ -56,8 +56,15 @@ func (s *Server) EndCommitWaits(ctx context.Context, like SemiSync) error {
 
 // CancelStatements ends the connections in which an act still runs, whoever sent it.
 func (s *Server) CancelStatements(ctx context.Context) error {
-	return s.killConnections(ctx, selectOtherConnections+"command = 'Query' and info like '"+statementMark+"%'", nil)
+	return s.killConnections(ctx, selectOtherConnections+isPendingAct, nil)
 }
+
+// isPendingAct and isOwnStatement tell what a manager does from what others do, who may write the mark as well.
+const (
+	isManagers     = "user = substring_index(current_user(), '@', 1)"
+	isPendingAct   = isManagers + " and command = 'Query' and info like '" + statementMark + "%'"
+	isOwnStatement = isManagers + " and (ifnull(info, '') like '" + statementMark + "%' or ifnull(info, '') = '" + watchStatement + "')"
+)
 
 // selectOtherConnections begins a query for connections other than its own.
 const selectOtherConnections = "select id, user from performance_schema.processlist where id <> connection_id() and "
@@ -343,8 +350,7 @@ func buildReadStatement(variables []string) string {
 		pairs = append(pairs, "'"+name+"', concat(@@global."+name+")")
 	}
 	return `select @@global.server_uuid, @@global.version,
- (select max(time) from performance_schema.processlist
-  where command = 'Query' and info like '` + statementMark + `%' and id <> connection_id()),
+ (select max(time) from performance_schema.processlist where ` + isPendingAct + ` and id <> connection_id()),
  @@global.super_read_only, @@global.read_only,
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_status
   where variable_name like 'Rpl\_semi\_sync\_%\_wait\_sessions' or variable_name like 'Rpl\_semi\_sync\_%\_status' or variable_name in ('Ssl_server_not_before', 'Ssl_server_not_after')),

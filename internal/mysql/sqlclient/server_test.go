@@ -223,6 +223,14 @@ func TestManyClientsAreKilledInFewRoundTrips(t *testing.T) {
 		failOnError(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 	}
+	go func() { _, _ = db.ExecContext(t.Context(), statementMark+"do sleep(600)") }() // It ends with its connection.
+	testenv.Eventually(t, "a client runs what looks like a manager's act", func() error {
+		marked, err := direct.queryBool(t.Context(), "select count(*) = 1 from performance_schema.processlist where user = 'moco-readonly' and info like '"+statementMark+"%'")
+		return errors.Join(err, testenv.ErrorIf(!marked, "not yet"))
+	})
+	if readFacts(t, direct).Pending {
+		t.Error("expected that no client's statement is taken for a manager's")
+	}
 	counted := startCountingProxy(t, machine.Address)
 	far, err := OpenServer(counted.address, adminAccount(), nil)
 	failOnError(t, err)
