@@ -93,7 +93,7 @@ type MySQLClusterSpec struct {
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=0
 	MaxDelaySeconds *int `json:"maxDelaySeconds,omitempty"`
-	// MaxDelaySecondsForPodDeletion is the lag of a replica from which on the primary's Pod must not be deleted; 0 means none.
+	// MaxDelaySecondsForPodDeletion is the lag of a replica above which the primary's Pod is neither deleted nor evicted; 0 means none.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -161,7 +161,6 @@ func keptFields(spec MySQLClusterSpec) map[string]bool {
 	return map[string]bool{
 		"spec.agentUseLocalhost":                    spec.AgentUseLocalhost,
 		"spec.logRotationSchedule":                  spec.LogRotationSchedule != "",
-		"spec.maxDelaySecondsForPodDeletion":        spec.MaxDelaySecondsForPodDeletion != 0,
 		"spec.podTemplate.metadata.name":            spec.PodTemplate.Name != "",
 		"spec.primaryServiceTemplate.metadata.name": spec.PrimaryServiceTemplate != nil && spec.PrimaryServiceTemplate.Name != "",
 		"spec.replicaServiceTemplate.metadata.name": spec.ReplicaServiceTemplate != nil && spec.ReplicaServiceTemplate.Name != "",

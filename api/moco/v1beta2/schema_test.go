@@ -622,7 +622,6 @@ func TestUnsupported(t *testing.T) {
 		},
 		"the agent":           {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
 		"log rotation":        {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
-		"the guard of a Pod":  {mocov1beta2.MySQLClusterSpec{MaxDelaySecondsForPodDeletion: 1}, []string{"spec.maxDelaySecondsForPodDeletion"}},
 		"a source outside":    {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, []string{"spec.replicationSourceSecretName"}},
 		"the slow query log":  {mocov1beta2.MySQLClusterSpec{SlowQueryLogConfigTmpl: new("x")}, []string{"spec.slowQueryLogConfigTmpl"}},
 		"the name of the Pod": {mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{ObjectMeta: namedMeta()}}, []string{"spec.podTemplate.metadata.name"}},

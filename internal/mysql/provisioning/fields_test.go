@@ -45,7 +45,7 @@ func fieldUses() map[string]fieldUse {
 		// There is no such container.
 		"disableSlowQueryLogContainer": {},
 		"agentUseLocalhost":            named(true), "collectors": builds([]any{"x"}), "logRotationSchedule": named("@daily"),
-		"maxDelaySecondsForPodDeletion": named(int64(5)), "replicationSourceSecretName": named("x"), "slowQueryLogConfigTmpl": named("x"),
+		"maxDelaySecondsForPodDeletion": read("../../config/features/mysql", ".maxDelaySecondsForPodDeletion"), "replicationSourceSecretName": named("x"), "slowQueryLogConfigTmpl": named("x"),
 		"podTemplate.metadata.name": named("x"), "restore.jobConfig.threads": named(int64(8)),
 	}
 	for _, service := range []string{"primaryServiceTemplate", "replicaServiceTemplate"} {
@@ -127,7 +127,7 @@ func buildTexts(t *testing.T, c *mocov1beta2.MySQLCluster) (objects, template, i
 
 func expectWordIn(t *testing.T, folder, word string) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	files, err := filepath.Glob(filepath.Join(folder, "*.*"))
 	testenv.ExpectNoError(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -24,6 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
 func TestEmptyReplicasAreCloned(t *testing.T) {
@@ -331,6 +334,52 @@ func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
 	e.waitForRole(t, victim, "replica")
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.expectEqualRows(t)
+}
+
+// TestPodOfPrimaryStaysWhileReplicaLags asks the API server to delete and to evict Pods, without doing it but for one.
+func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
+	t.Parallel()
+	e := newEnvironment(t)
+	e.ApplyManifest(t, "features/mysql/pod_deletion_policy.yaml")
+	cluster := testenv.BuildMySQLCluster(t, e.name, instances)
+	const primary, limit = 1, 10
+	cluster.Spec.MaxDelaySecondsForPodDeletion = limit
+	e.ExpectCreated(t, cluster)
+	pods := make([]*corev1.Pod, instances)
+	for i := range pods {
+		pods[i] = mysqlpods.BuildPod(e.name, i)
+		pods[i].Finalizers = []string{"example.com/held"}
+		e.ExpectCreated(t, pods[i])
+	}
+	setLag := func(seconds int64) {
+		cluster.Status.CurrentPrimaryIndex = primary
+		cluster.Status.Instances = []mocov1beta2.InstanceStatus{{Ordinal: 0, LagSeconds: new(int64(0))}, {Ordinal: primary}, {Ordinal: 2, LagSeconds: &seconds}}
+		testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), cluster))
+	}
+	deletePod := func(i int) error { return e.Client.Delete(t.Context(), pods[i], client.DryRunAll) }
+	evictPod := func(i int) error {
+		dry := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}}
+		return e.Client.SubResource("eviction").Create(t.Context(), pods[i], dry)
+	}
+	for what, ask := range map[string]func(int) error{"deletion": deletePod, "eviction": evictPod} {
+		setLag(limit + 1)
+		testenv.Eventually(t, "the "+what+" of the primary's Pod is refused", func() error {
+			err := ask(primary)
+			return testenv.ErrorIf(!k8serrors.IsForbidden(err) || !strings.Contains(err.Error(), "to lag behind its primary by more than 10 s"), "found %v", err)
+		})
+		testenv.ExpectNoError(t, ask(0))
+		setLag(limit)
+		testenv.Eventually(t, "the "+what+" of the primary's Pod is allowed", func() error { return ask(primary) })
+	}
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), pods[primary]))
+	setLag(limit + 1)
+	testenv.Eventually(t, "the policy knows of the lag again", func() error { return testenv.ErrorIf(evictPod(primary) == nil, "it does not") })
+	testenv.ExpectNoError(t, deletePod(primary)) // As the kubelet does in the end.
+	for _, pod := range pods {
+		before := pod.DeepCopy()
+		pod.Finalizers = nil
+		testenv.ExpectNoError(t, e.Client.Patch(t.Context(), pod, client.MergeFrom(before)))
+	}
 }
 
 // TestScaleUpStopsNoWrites adds empty instances, twice two, to a primary that is written to all the time.
