@@ -291,10 +291,10 @@ func TestDecide(t *testing.T) {
 		"an errant replica that is isolated and hidden is left so":                {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), settledAs(StateDegraded)},
 		"a replica that has what the primary is committing is not ahead":          {healthyCluster(withInstance(0, commitWaiting), withInstance(2, executed("0:1-10"))), settledAs(StateHealthy)},
 		"an errant replica whose transactions are not named yet has them named":   {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), decision{"name what a copy will discard", nothing, StateDegraded}},
-		"an errant replica whose transactions are named is emptied":               {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded("2:1"))), decision{"empty one that is cloned anew", DiscardData{2}, StateDegraded}},
-		"an errant replica is kept while the other does not acknowledge":          {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded("2:1")), withInstance(1, podNotReady)), settledAs(StateIncomplete)},
-		"an errant replica is kept while commits do not get through":              {healthyCluster(reclonesErrant, withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded("2:1"))), settledAs(StateIncomplete)},
-		"an errant replica is kept while a stop is asked for":                     {healthyCluster(stopAsked, reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded("2:1"))), decision{"stop reached", nothing, StateDegraded}},
+		"an errant replica whose transactions are named is emptied":               {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"empty one that is cloned anew", DiscardData{2}, StateDegraded}},
+		"an errant replica is kept while the other does not acknowledge":          {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded), withInstance(1, podNotReady)), settledAs(StateIncomplete)},
+		"an errant replica is kept while commits do not get through":              {healthyCluster(reclonesErrant, withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), settledAs(StateIncomplete)},
+		"an errant replica is kept while a stop is asked for":                     {healthyCluster(stopAsked, reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"stop reached", nothing, StateDegraded}},
 		"an errant replica that nobody can compare is kept":                       {healthyCluster(reclonesErrant, withInstance(0, doesNotAnswer), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"the primary does not answer", nothing, StateIncomplete}},
 		"a replica that is to be cloned anew loses its label":                     {healthyCluster(withInstance(1, askedToReclone)), decision{"hide one that is cloned anew", SetRole{1, RoleNone}, StateHealthy}},
 		"a replica that is to be cloned anew is emptied":                          {healthyCluster(withInstance(1, askedToReclone, unlabelled)), decision{"empty one that is cloned anew", DiscardData{1}, StateHealthy}},
@@ -416,10 +416,7 @@ func notReplicatingFor(d time.Duration) func(*Observed) {
 
 func reclonesErrant(o *Observed) { o.ReclonesErrant = true }
 func askedToReclone(s *Instance) { s.Pod.Reclone = true }
-
-func discarded(text string) func(*Instance) {
-	return func(s *Instance) { s.Discarded = parseTestSet(text) }
-}
+func discarded(s *Instance)      { s.Discarded = parseTestSet("2:1") }
 
 func heardAgo(d time.Duration) func(*Instance) { return func(s *Instance) { s.Channel.HeardAgo = d } }
 func hears(s *Instance)                        { s.Channel.HeardAgo = time.Second }

@@ -365,7 +365,7 @@ func shouldReleaseCommits(d *derivedFacts) bool {
 	return d.commitsAwaitNobody && p.MayAct && (!p.Pending || pendingFor >= stallTimeout) // It may be a GRANT of the manager's own.
 }
 
-func releaseCommits(d *derivedFacts, p *instanceFacts) Plan {
+func releaseCommits(_ *derivedFacts, p *instanceFacts) Plan {
 	plan := Plan{Do: SetReadOnly{Index: p.Index}, Why: fmt.Sprintf("the commits of instance %d wait for replicas that cannot come; it is made read-only", p.Index)}
 	if p.SuperReadOnly {
 		plan.Do = KillConnections{Index: p.Index, EndWaits: true}

@@ -517,14 +517,14 @@ func (s *Server) ChangeAccounts(ctx context.Context, like SemiSync, statements [
 	}
 	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
 	source, replica := like.variablePrefixes()
-	isHeard := fmt.Sprintf("select not @@global.%[1]s_enabled or variable_value >= @@global.%[1]s_wait_for_%[2]s_count from performance_schema.global_status where variable_name = '%[1]s_clients'",
-		source, strings.TrimPrefix(replica, "rpl_semi_sync_"))
+	hasReplicas := "select not @@global." + source + "_enabled or variable_value >= @@global." + source + "_wait_for_" + strings.TrimPrefix(replica, "rpl_semi_sync_") +
+		"_count from performance_schema.global_status where variable_name = '" + source + "_clients'"
 	for n, statement := range statements {
-		var heard bool
-		if err := conn.QueryRowContext(ctx, isHeard).Scan(&heard); err != nil {
+		var mayRun bool
+		if err := conn.QueryRowContext(ctx, hasReplicas).Scan(&mayRun); err != nil {
 			return fmt.Errorf("count the replicas before statement %d: %w", n+1, err)
 		}
-		if !heard {
+		if !mayRun {
 			return fmt.Errorf("run statement %d: %w", n+1, ErrNoReplica)
 		}
 		if err := execMarked(ctx, conn, statement); err != nil {

@@ -100,7 +100,7 @@ func (s *Server) mountVolume(t testing.TB, megabytes int) {
 	if megabytes == 0 {
 		return
 	}
-	if err := errors.Join(os.MkdirAll(s.dir, 0o755), syscall.Mount("tmpfs", s.dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes))); err != nil {
+	if err := errors.Join(os.MkdirAll(s.dir, 0o750), syscall.Mount("tmpfs", s.dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes))); err != nil {
 		t.Skipf("a small volume cannot be mounted: %v: run as root", err)
 	}
 	t.Cleanup(func() {

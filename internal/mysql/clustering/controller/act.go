@@ -84,8 +84,7 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 	case clustering.KillConnections:
 		return seen.killConnections(ctx, do)
 	case clustering.CancelPending:
-		seen.clusterConns.interruptAction(ctx, do.Index)
-		return seen.runBeside(ctx, do.Index, func(ctx context.Context, s *sqlclient.Server) error { return s.CancelStatements(ctx) })
+		return seen.cancelPending(ctx, do)
 	case clustering.StopIO:
 		return seen.stopIO(ctx, do)
 	case clustering.SetReadOnly:
@@ -188,6 +187,11 @@ func (s *observation) runBeside(ctx context.Context, i int, run func(context.Con
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	return run(ctx, s.conns[i].server)
+}
+
+func (s *observation) cancelPending(ctx context.Context, do clustering.CancelPending) error {
+	s.clusterConns.interruptAction(ctx, do.Index)
+	return s.runBeside(ctx, do.Index, func(ctx context.Context, server *sqlclient.Server) error { return server.CancelStatements(ctx) })
 }
 
 // killConnections ends the sessions of clients, and then perhaps their waits for acknowledgements.

@@ -313,7 +313,7 @@ func (e *environment) waitForRole(t *testing.T, i int, want string) time.Duratio
 func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
 	t.Parallel()
 	e := newHealthyEnvironment(t)
-	const victim = 2
+	const victim = 1
 	e.waitForRole(t, victim, "replica")
 	e.servers[victim].KillAtOnce(t)
 	e.mustRun(t, 0, "app", "insert into app.t (v) values ('missed')")
@@ -325,10 +325,10 @@ func TestReplicaThatLacksDeletedTransactions(t *testing.T) {
 	t.Logf("readers are led to old data for %s", e.waitForRole(t, victim, "").Round(time.Millisecond))
 	testenv.Eventually(t, "the status names what the replica lacks, and what to do", func() error {
 		found := e.getCluster(t).Status.Instances[victim]
-		return testenv.ErrorIf(found.MissingGTIDs == "" || !strings.Contains(found.Message, "kubectl moco reclone NAME --index 2"), "found %+v", found)
+		return testenv.ErrorIf(found.MissingGTIDs == "" || !strings.Contains(found.Message, "kubectl moco reclone NAME --index 1"), "found %+v", found)
 	})
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Degraded")
-	if ran := e.runPlugin(t, "reclone", clusterName, "--index", "2"); ran.code != exit.Done {
+	if ran := e.runPlugin(t, "reclone", clusterName, "--index", "1"); ran.code != exit.Done {
 		t.Fatalf("expected the request to be taken, found %+v", ran)
 	}
 	e.waitForRole(t, victim, "replica")
