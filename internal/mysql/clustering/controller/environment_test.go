@@ -218,6 +218,9 @@ func (e *environment) openSessionWith(t *testing.T, i int, user, password string
 	c := driver.NewConfig()
 	c.User, c.Passwd, c.Net, c.Addr = user, password, "tcp", fmt.Sprintf("%s:%d", e.servers[i].Address, mysqld.Port)
 	c.Timeout, c.InterpolateParams, c.Logger = time.Second, true, &driver.NopLogger{}
+	if strings.HasPrefix(user, "moco-") { // The accounts are renewed at some time, and then demand it.
+		c.TLSConfig = "preferred"
+	}
 	connector, err := driver.NewConnector(c)
 	testenv.ExpectNoError(t, err)
 	db := sql.OpenDB(connector)

@@ -341,6 +341,7 @@ func TestPodOfPrimaryStaysWhileReplicaLags(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment(t)
 	e.ApplyManifest(t, "features/mysql/pod_deletion_policy.yaml")
+	e.ExpectCreated(t, mysqlpods.BuildServiceAccount(e.name.Namespace))
 	cluster := testenv.BuildMySQLCluster(t, e.name, instances)
 	const primary, limit = 1, 10
 	cluster.Spec.MaxDelaySecondsForPodDeletion = limit
