@@ -38,6 +38,15 @@ func (e *environment) align(t *testing.T, i int) {
 	e.commitEmpty(t, p, strings.TrimSpace(more))
 }
 
+// deleteBinaryLogs leaves none of what an instance has executed in its binary logs. One that a replica still reads stays for now.
+func (e *environment) deleteBinaryLogs(t *testing.T, i int) {
+	t.Helper()
+	testenv.Eventually(t, "the binary logs are deleted", func() error {
+		e.mustRun(t, i, "root", "flush binary logs", "purge binary logs before now() + interval 1 hour")
+		return testenv.ErrorIf(e.query(t, i, "select gtid_subset(@@global.gtid_executed, @@global.gtid_purged)") != "1", "a replica still reads one")
+	})
+}
+
 // expectEqualRows writes five rows and demands that every instance gets them.
 func (e *environment) expectEqualRows(t *testing.T) {
 	t.Helper()
@@ -75,7 +84,7 @@ func TestStartJudgesWhatIsThereNow(t *testing.T) {
 	t.Log("Binary logs that the primary has deleted and a replica needs.")
 	e.mustRun(t, 1, "root", "stop replica io_thread")
 	e.mustRun(t, 0, "app", "insert into app.t (v) values ('gone')")
-	e.mustRun(t, 0, "root", "flush binary logs", "purge binary logs before now() + interval 1 hour")
+	e.deleteBinaryLogs(t, 0)
 	expectStart(exit.Refused, "which the primary has deleted")
 	e.servers[1].WipeData(t)
 	e.servers[1].StartAndWait(t)
