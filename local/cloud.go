@@ -68,6 +68,8 @@ func cloudCommand() *cobra.Command {
 	f.StringVar(&c.Region, "region", "local-1", "the cloud's only region")
 	f.Float64Var(&c.RatePerSecond, "rate", 0, "calls per second and access key; 0 means no limit")
 	f.IntVar(&c.Burst, "burst", 0, "calls that may come at once")
+	f.BoolVar(&c.EC2Limits, "ec2-limits", false, "limit the calls of each access key as EC2 does those of an account")
+	f.DurationVar(&c.ReadLag, "read-lag", 0, "how long after a change DescribeInstances still shows what was before")
 	return cmd
 }
 

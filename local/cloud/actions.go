@@ -23,14 +23,21 @@ import (
 func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	token, digest := q.StringParameter("ClientToken"), q.HashParameters("ClientToken", "Version")
 	for _, r := range c.state.Reservations {
-		if token == "" || r.ClientToken != token {
+		if token == "" {
+			break
+		}
+		if r.ClientToken != token {
 			continue
 		}
 		// A repeated token answers what the first call made, but only to the same question.
 		if r.Digest != digest {
 			return nil, ec2query.NewErrorf(ec2query.IdempotentParameterMismatch, "The client token was used before with other parameters.")
 		}
-		return &ec2query.RunInstancesAnswer{Reservation: c.answerReservation(r, r.Instances)}, nil
+		var made []instance
+		for _, id := range r.Instances {
+			made = append(made, c.state.Instances[id])
+		}
+		return &ec2query.RunInstancesAnswer{Reservation: c.answerReservation(r, made)}, nil
 	}
 	count, err := launchCount(q)
 	if err != nil {
@@ -44,11 +51,11 @@ func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer
 	if err != nil {
 		return nil, err
 	}
-	after, made := c.state.withReservation(reservation{ID: newID("r-"), ClientToken: token, Digest: digest}, created)
-	if err := c.saveChanges(after, created...); err != nil {
+	made := c.state.newReservation(reservation{ID: newID("r-"), ClientToken: token, Digest: digest}, created)
+	if err := c.saveChange(stateChange{Reservation: made, Instances: created}, now); err != nil {
 		return nil, err
 	}
-	return &ec2query.RunInstancesAnswer{Reservation: c.answerReservation(made, made.Instances)}, nil
+	return &ec2query.RunInstancesAnswer{Reservation: c.answerReservation(*made, created)}, nil
 }
 
 // launchCount returns how many instances to create: the cloud always has room for MaxCount.
@@ -93,12 +100,12 @@ func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
 		}
 		i.Tags = tags
 	}
-	run, err := c.commandOf(q.StringParameter("UserData"))
-	if err != nil {
+	var err error
+	if i.StopProtected, err = q.ParseFlag("DisableApiStop"); err != nil {
 		return instance{}, err
 	}
-	i.Command = run
-	return i, nil
+	i.Command, err = c.commandOf(q.StringParameter("UserData"))
+	return i, err
 }
 
 // commandOf reads a machine's command from user data. User data that is no JSON object is a guest's own affair.
@@ -127,9 +134,12 @@ func (c *Cloud) commandOf(userData string) (*machineCommand, error) {
 }
 
 func (c *Cloud) createInstances(pattern instance, count int, now time.Time) ([]instance, error) {
-	addresses, err := c.freeAddresses(count)
-	if err != nil {
+	if err := c.requireCapacity(pattern.Type, count); err != nil {
 		return nil, err
+	}
+	addresses := c.state.freeAddresses(c.config.Network, count)
+	if len(addresses) < count {
+		return nil, ec2query.NewErrorf(ec2query.InsufficientFreeAddressesInSubnet, "The cloud has %d free addresses, the request needs %d.", len(addresses), count)
 	}
 	created := make([]instance, 0, count)
 	for index, address := range addresses {
@@ -140,23 +150,21 @@ func (c *Cloud) createInstances(pattern instance, count int, now time.Time) ([]i
 	return created, nil
 }
 
-// freeAddresses returns the lowest addresses of the cloud's network that no instance holds, terminated ones included as
-// long as they are shown.
-func (c *Cloud) freeAddresses(count int) ([]string, error) {
-	taken := map[string]bool{}
-	for _, i := range c.state.Instances {
-		taken[i.PrivateIP] = true
+// requireCapacity refuses what goes beyond the capacity of a type.
+func (c *Cloud) requireCapacity(kind string, more int) error {
+	most, isLimited := c.capacity[kind]
+	if !isLimited {
+		return nil
 	}
-	var free []string
-	for n := 1; n < 255*256 && len(free) < count; n++ {
-		if address := fmt.Sprintf("%s.%d.%d", c.config.Network, n/256, n%256); n%256 != 0 && n%256 != 255 && !taken[address] {
-			free = append(free, address)
+	for _, i := range c.state.Instances {
+		if i.Type == kind && (i.State == pending || i.State == running || i.State == stopping) {
+			more++
 		}
 	}
-	if len(free) < count {
-		return nil, ec2query.NewErrorf(ec2query.InsufficientFreeAddressesInSubnet, "The cloud has %d free addresses, the request needs %d.", len(free), count)
+	if more > most {
+		return ec2query.NewErrorf(ec2query.InsufficientInstanceCapacity, "We currently do not have sufficient %s capacity in the Availability Zone you requested (%sa).", kind, c.config.Region)
 	}
-	return free, nil
+	return nil
 }
 
 func (c *Cloud) privateDNS(address string) string {
@@ -245,7 +253,7 @@ func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2
 		return nil, err
 	}
 	// A crash must not forget a stop whose machine is gone, so the disk comes before the signals.
-	if err := c.saveChanges(c.state.withInstances(after...), after...); err != nil {
+	if err := c.saveChange(stateChange{Instances: after}, now); err != nil {
 		return nil, err
 	}
 	answer := &ec2query.StateChangesAnswer{}
@@ -261,7 +269,14 @@ func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2
 func (c *Cloud) requestAll(before []instance, v powerVerb, now time.Time) ([]instance, error) {
 	var after []instance
 	var refused []string
+	starting := map[string]int{}
 	for _, i := range before {
+		if v == stop && i.StopProtected {
+			return nil, ec2query.NewErrorf(ec2query.OperationNotPermitted, "The instance '%s' may not be stopped. Modify its 'disableApiStop' instance attribute and try again.", i.ID)
+		}
+		if v == start && i.State == stopped {
+			starting[i.Type]++
+		}
 		if v == stop && i.Spot && !i.Persistent {
 			return nil, ec2query.NewErrorf(ec2query.UnsupportedOperation, "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request. You can only stop Spot Instances associated with persistent Spot Instance requests.", i.ID)
 		}
@@ -275,7 +290,27 @@ func (c *Cloud) requestAll(before []instance, v powerVerb, now time.Time) ([]ins
 		done := map[powerVerb]string{start: "started", stop: "stopped", terminate: "terminated"}[v]
 		return nil, ec2query.NewErrorf(ec2query.IncorrectInstanceState, "The instance '%s' is not in a state from which it can be %s.", strings.Join(refused, ", "), done)
 	}
+	for kind, count := range starting {
+		if err := c.requireCapacity(kind, count); err != nil {
+			return nil, err
+		}
+	}
 	return after, nil
+}
+
+// modifyInstanceAttribute changes disableApiStop, the only attribute that this cloud has.
+func (c *Cloud) modifyInstanceAttribute(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
+	found, err := c.findInstances([]string{q.StringParameter("InstanceId")})
+	if err != nil {
+		return nil, err
+	}
+	if found[0].StopProtected, err = q.ParseFlag("DisableApiStop.Value"); err != nil {
+		return nil, err
+	}
+	if err := c.saveChange(stateChange{Instances: found}, now); err != nil {
+		return nil, err
+	}
+	return &ec2query.ReturnAnswer{Return: true}, nil
 }
 
 // signalMachine signals the machine of an instance that has to end: SIGTERM once, or SIGKILL when forced, also in a
@@ -293,7 +328,7 @@ func (c *Cloud) signalMachine(before, after instance, force bool) {
 	}
 }
 
-func (c *Cloud) describeInstances(q ec2query.Request, _ time.Time) (ec2query.Answer, error) {
+func (c *Cloud) describeInstances(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	ids := q.ListValues("InstanceId")
 	if _, err := c.findInstances(ids); err != nil {
 		return nil, err
@@ -306,13 +341,20 @@ func (c *Cloud) describeInstances(q ec2query.Request, _ time.Time) (ec2query.Ans
 	if err != nil {
 		return nil, err
 	}
+	candidates, areAll := c.state.candidates(ids, filters)
 	answer := &ec2query.DescribeInstancesAnswer{}
 	last := 0
-	for _, r := range c.state.Reservations {
-		meant := slices.DeleteFunc(slices.Clone(r.Instances), func(id string) bool {
-			return (len(ids) > 0 && !slices.Contains(ids, id)) || !filters.matchAll(c.state.Instances[id].filterValues)
-		})
-		if r.Sequence <= after || len(meant) == 0 {
+	for _, r := range c.state.Reservations[c.state.findReservation(after+1):] {
+		if !areAll && !slices.ContainsFunc(r.Instances, func(id string) bool { return candidates[id] }) {
+			continue
+		}
+		var meant []instance
+		for _, id := range r.Instances {
+			if i, isVisible := c.readInstance(id, now); isVisible && (areAll || candidates[id]) && filters.matchAll(i.filterValues) {
+				meant = append(meant, i)
+			}
+		}
+		if len(meant) == 0 {
 			continue
 		}
 		if len(answer.Reservations.Items) == size {
@@ -323,6 +365,31 @@ func (c *Cloud) describeInstances(q ec2query.Request, _ time.Time) (ec2query.Ans
 		last = r.Sequence
 	}
 	return answer, nil
+}
+
+// candidates returns the ids that may be meant, as far as the indexes tell; true if that is all.
+func (s *cloudState) candidates(ids []string, filters filterCriteria) (map[string]bool, bool) {
+	found := map[string]bool{}
+	if len(ids) > 0 {
+		for _, id := range ids {
+			found[id] = true
+		}
+		return found, false
+	}
+	for _, filter := range filters {
+		keys, isExact := filter.tagKeys()
+		if !isExact {
+			continue
+		}
+		if len(keys) == 1 {
+			return s.byTagKey[keys[0]], false
+		}
+		for _, key := range keys {
+			maps.Copy(found, s.byTagKey[key])
+		}
+		return found, false
+	}
+	return nil, true
 }
 
 // choosePage returns how many reservations to answer, and the sequence of the last one the caller has. As in EC2, a call
@@ -370,9 +437,14 @@ func pageToken(sequence int, q ec2query.Request) string {
 type filterCriteria []filterCriterion
 
 type filterCriterion struct {
-	name   string
-	values []*regexp.Regexp
+	name string
+	// texts mean themselves; patterns have wildcards.
+	texts    map[string]bool
+	patterns []*regexp.Regexp
 }
+
+// maxFilterValues is how many values all filters of a call have, as in EC2.
+const maxFilterValues = 200
 
 // valuesByName returns what a filter of this name compares with; false for a filter that does not exist.
 type valuesByName func(name string) ([]string, bool)
@@ -383,25 +455,43 @@ func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error)
 		return nil, err
 	}
 	var read filterCriteria
+	values := 0
 	for _, filter := range filters {
 		if _, ok := known(filter.Name); !ok {
 			return nil, ec2query.NewErrorf(ec2query.InvalidParameterValue, "The filter '%s' is invalid", filter.Name)
 		}
-		one := filterCriterion{name: filter.Name}
+		if values += len(filter.Values); values > maxFilterValues {
+			return nil, ec2query.NewErrorf(ec2query.FilterLimitExceeded, "The maximum number of filter values specified on a single call is %d", maxFilterValues)
+		}
+		one := filterCriterion{name: filter.Name, texts: map[string]bool{}}
 		for _, value := range filter.Values {
-			one.values = append(one.values, compileWildcard(value))
+			if strings.ContainsAny(value, `*?\`) {
+				one.patterns = append(one.patterns, compileWildcard(value))
+			} else {
+				one.texts[value] = true
+			}
 		}
 		read = append(read, one)
 	}
 	return read, nil
 }
 
+// tagKeys returns the keys of tags of which an instance must have one; false if the filter does not say.
+func (f filterCriterion) tagKeys() ([]string, bool) {
+	if key, ok := strings.CutPrefix(f.name, "tag:"); ok {
+		return []string{key}, true
+	}
+	return slices.Collect(maps.Keys(f.texts)), f.name == "tag-key" && len(f.patterns) == 0
+}
+
+func (f filterCriterion) matches(value string) bool {
+	return f.texts[value] || slices.ContainsFunc(f.patterns, func(wanted *regexp.Regexp) bool { return wanted.MatchString(value) })
+}
+
 func (c filterCriteria) matchAll(of valuesByName) bool {
 	for _, filter := range c {
 		found, _ := of(filter.name)
-		if !slices.ContainsFunc(found, func(value string) bool {
-			return slices.ContainsFunc(filter.values, func(wanted *regexp.Regexp) bool { return wanted.MatchString(value) })
-		}) {
+		if !slices.ContainsFunc(found, filter.matches) {
 			return false
 		}
 	}
@@ -452,10 +542,10 @@ func (i instance) filterValues(name string) ([]string, bool) {
 	}
 }
 
-func (c *Cloud) answerReservation(r reservation, meant []string) ec2query.Reservation {
+func (c *Cloud) answerReservation(r reservation, meant []instance) ec2query.Reservation {
 	answer := ec2query.Reservation{ReservationID: r.ID, OwnerID: "123456789012"}
-	for _, id := range meant {
-		shown := answerInstance(c.state.Instances[id], c.config.Region+"a", r.ClientToken)
+	for _, i := range meant {
+		shown := answerInstance(i, c.config.Region+"a", r.ClientToken)
 		answer.Instances.Items = append(answer.Instances.Items, shown)
 	}
 	return answer
@@ -485,12 +575,12 @@ func answerState(s powerState) ec2query.InstanceState {
 	return ec2query.InstanceState{Code: s.ec2Code(), Name: string(s)}
 }
 
-func (c *Cloud) createTags(q ec2query.Request, _ time.Time) (ec2query.Answer, error) {
+func (c *Cloud) createTags(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	tags := q.ListTags("Tag")
 	if len(tags) == 0 {
 		return nil, ec2query.NewErrorf(ec2query.MissingParameter, "The request must contain the parameter Tag")
 	}
-	return c.changeTags(q, func(i instance) (instance, error) {
+	return c.changeTags(q, now, func(i instance) (instance, error) {
 		changed, err := withTags(i.Tags, tags)
 		i.Tags = changed
 		return i, err
@@ -498,9 +588,9 @@ func (c *Cloud) createTags(q ec2query.Request, _ time.Time) (ec2query.Answer, er
 }
 
 // deleteTags deletes the named tags, or all when none is named; one with a value only where the value is the same.
-func (c *Cloud) deleteTags(q ec2query.Request, _ time.Time) (ec2query.Answer, error) {
+func (c *Cloud) deleteTags(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	named := q.ListTags("Tag")
-	return c.changeTags(q, func(i instance) (instance, error) {
+	return c.changeTags(q, now, func(i instance) (instance, error) {
 		i.Tags = maps.Clone(i.Tags)
 		maps.DeleteFunc(i.Tags, func(key, value string) bool {
 			return len(named) == 0 || slices.ContainsFunc(named, func(t ec2query.Tag) bool {
@@ -512,7 +602,7 @@ func (c *Cloud) deleteTags(q ec2query.Request, _ time.Time) (ec2query.Answer, er
 }
 
 // changeTags changes the tags of all named instances or of none.
-func (c *Cloud) changeTags(q ec2query.Request, change func(instance) (instance, error)) (ec2query.Answer, error) {
+func (c *Cloud) changeTags(q ec2query.Request, now time.Time, change func(instance) (instance, error)) (ec2query.Answer, error) {
 	ids := q.ListValues("ResourceId")
 	if len(ids) == 0 {
 		return nil, ec2query.NewErrorf(ec2query.MissingParameter, "The request must contain the parameter ResourceId")
@@ -534,7 +624,7 @@ func (c *Cloud) changeTags(q ec2query.Request, change func(instance) (instance, 
 		}
 		after = append(after, changed)
 	}
-	if err := c.saveChanges(c.state.withInstances(after...), after...); err != nil {
+	if err := c.saveChange(stateChange{Instances: after}, now); err != nil {
 		return nil, err
 	}
 	return &ec2query.ReturnAnswer{Return: true}, nil

@@ -401,9 +401,179 @@ func TestAKeyMayCallAgainAsTimePasses(t *testing.T) {
 	r := newEnv(t, Config{RatePerSecond: 2, Burst: 2})
 	for n, step := range steps {
 		now = now.Add(step.after)
-		if err := r.cloud.admitCaller(authorized, now); (err == nil) != step.ok {
+		if err := r.cloud.admitCaller(authorized, "DescribeInstances", now); (err == nil) != step.ok {
 			t.Errorf("step %d: got %v, want admitted %t", n, err, step.ok)
 		}
+	}
+}
+
+func TestEC2LimitsKindsOfCalls(t *testing.T) {
+	begin := time.Now()
+	r := newEnv(t, Config{EC2Limits: true})
+	for _, row := range []struct {
+		action        string
+		after         time.Duration
+		calls, passed int
+	}{
+		{"DescribeInstances", 0, 130, 100},
+		{"DescribeTags", 0, 1, 0}, // Reads share their tokens.
+		{"StopInstances", 0, 60, 50},
+		{"CreateTags", 0, 1, 0}, // And so do most changes.
+		{"StartInstances", 0, 10, 5},
+		{"RunInstances", 0, 10, 5},
+		{"DescribeInstances", time.Second, 30, 20},
+		{"StopInstances", time.Second, 10, 5},
+		{"StartInstances", time.Second, 10, 2},
+	} {
+		passed := 0
+		for range row.calls {
+			if r.cloud.admitCaller(authorized, row.action, begin.Add(row.after)) == nil {
+				passed++
+			}
+		}
+		if passed != row.passed {
+			t.Errorf("%s after %s: %d of %d calls passed, want %d", row.action, row.after, passed, row.calls, row.passed)
+		}
+	}
+}
+
+func TestReadsLagBehindWhatWasAnswered(t *testing.T) {
+	const lag = 3 * time.Second
+	r := newEnv(t, Config{ReadLag: lag, StopLatency: time.Hour})
+	id := r.launchInstances(1)[0]
+	shown := func(after time.Duration) string {
+		r.cloud.mu.Lock()
+		defer r.cloud.mu.Unlock()
+		i, isVisible := r.cloud.readInstance(id, time.Now().Add(after))
+		if !isVisible {
+			return ""
+		}
+		return string(i.State)
+	}
+	if got := shown(0); got != "" {
+		t.Errorf("a new instance is shown as %q at once", got)
+	}
+	eventually(t, "the instance is there", func() bool { return shown(0) == "running" })
+	if got := r.call("StopInstances", "InstanceId.1", id).Instances[0]; got.Current != "stopping" {
+		t.Errorf("the stop answered %+v", got)
+	}
+	if now, later := shown(0), shown(lag); now != "running" || later != "stopping" {
+		t.Errorf("stopped: shown as %s, and %s later as %s", now, lag, later)
+	}
+}
+
+func TestAStopThatIsProtectedFailsTheBatch(t *testing.T) {
+	r := newEnv(t, Config{})
+	free, protected := r.launchInstances(1)[0], r.launchInstances(1, "DisableApiStop", "true")[0]
+	r.awaitState(free, running)
+	r.awaitState(protected, running)
+	both := []string{"InstanceId.1", free, "InstanceId.2", protected}
+	if got := r.call("StopInstances", both...); got.Code != "OperationNotPermitted" || !strings.Contains(got.Message, protected) {
+		t.Errorf("answered %+v", got)
+	}
+	if got := r.describeInstance(free); got.State != "running" {
+		t.Errorf("the other instance is %s", got.State)
+	}
+	if got := r.call("ModifyInstanceAttribute", "InstanceId", protected, "DisableApiStop.Value", "false"); !got.Return {
+		t.Errorf("answered %+v", got)
+	}
+	r.call("StopInstances", both...)
+	r.awaitState(protected, stopped)
+}
+
+func TestATypeHasSoMuchRoom(t *testing.T) {
+	r := newEnv(t, Config{})
+	ids := r.launchInstances(2, "InstanceType", "m5.large")
+	r.awaitState(ids[0], running)
+	r.callAdmin(http.MethodPost, "capacity", map[string]any{"type": "m5.large", "running": 2}, nil)
+	run := []string{"ImageId", "ami-1", "MinCount", "1", "MaxCount", "1", "InstanceType", "m5.large"}
+	if got := r.call("RunInstances", run...); got.Code != "InsufficientInstanceCapacity" {
+		t.Errorf("a third one answered %+v", got)
+	}
+	r.launchInstances(1, "InstanceType", "c5.large")
+	r.call("StopInstances", "InstanceId.1", ids[0])
+	r.awaitState(ids[0], stopped)
+	r.callAdmin(http.MethodPost, "capacity", map[string]any{"type": "m5.large", "running": 1}, nil)
+	if got := r.call("StartInstances", "InstanceId.1", ids[0]); got.Code != "InsufficientInstanceCapacity" {
+		t.Errorf("the start answered %+v", got)
+	}
+	r.callAdmin(http.MethodPost, "capacity", map[string]any{"type": "m5.large"}, nil)
+	r.call("StartInstances", "InstanceId.1", ids[0])
+	r.awaitState(ids[0], running)
+}
+
+// TestAReplacedMachineIsShownBesideItsSuccessor: both have the cluster's tag, as in EC2, for about an hour.
+func TestAReplacedMachineIsShownBesideItsSuccessor(t *testing.T) {
+	r := newEnv(t, Config{})
+	tags := []string{"TagSpecification.1.ResourceType", "instance", "TagSpecification.1.Tag.1.Key", "kubernetes.io/cluster/blue", "TagSpecification.1.Tag.1.Value", "owned"}
+	old := r.launchInstances(1, tags...)[0]
+	r.awaitState(old, running)
+	r.call("TerminateInstances", "InstanceId.1", old)
+	r.awaitState(old, terminated)
+	successor := r.launchInstances(1, tags...)[0]
+	r.awaitState(successor, running)
+	listed := func() (ids []string) {
+		for _, reservation := range r.call("DescribeInstances", "Filter.1.Name", "tag-key", "Filter.1.Value.1", "kubernetes.io/cluster/blue").Reservations {
+			ids = append(ids, reservation.Instances[0].ID)
+		}
+		return ids
+	}
+	if got := listed(); !slices.Equal(got, []string{old, successor}) {
+		t.Errorf("found %v", got)
+	}
+	r.cloud.advanceAll(time.Now().Add(2 * time.Hour))
+	if got := listed(); !slices.Equal(got, []string{successor}) {
+		t.Errorf("after two hours found %v", got)
+	}
+}
+
+// TestSixtyThousandInstances counts bytes and instances that are looked at, not seconds.
+func TestSixtyThousandInstances(t *testing.T) {
+	const clusters, machines = 10_000, 6
+	r := newEnv(t, Config{StopLatency: time.Hour})
+	var made stateChange
+	r.cloud.mu.Lock()
+	for n := range clusters {
+		pattern := instance{Type: "m5.large", Tags: map[string]string{fmt.Sprintf("kubernetes.io/cluster/c%d", n): "owned"}}
+		created, err := r.cloud.createInstances(pattern, machines, time.Now())
+		expectNoError(t, err)
+		made = stateChange{Reservation: r.cloud.state.newReservation(reservation{ID: newID("r-")}, created), Instances: created}
+		r.cloud.applyChange(made, time.Now()) // The disk gets all at once with the next change.
+	}
+	r.cloud.store.mustRewrite = true
+	r.cloud.mu.Unlock()
+	r.awaitState(made.Instances[0].ID, running)
+	r.call("CreateTags", "ResourceId.1", made.Instances[0].ID, "Tag.1.Key", "a", "Tag.1.Value", "b")
+
+	before := r.cloud.store.addedBytes
+	r.call("StopInstances", "InstanceId.1", made.Instances[0].ID)
+	if written := r.cloud.store.addedBytes - before; written > 2_000 {
+		t.Errorf("a change of one of %d instances writes %d bytes", clusters*machines, written)
+	}
+	cluster := filterCriteria{{name: "tag-key", texts: map[string]bool{"kubernetes.io/cluster/c77": true}}}
+	r.cloud.mu.Lock()
+	found, _ := r.cloud.state.candidates(nil, cluster)
+	r.cloud.mu.Unlock()
+	if len(found) != machines {
+		t.Errorf("to find %d instances %d are looked at", machines, len(found))
+	}
+	pages, shown := 0, 0
+	for token := ""; pages == 0 || token != ""; pages++ {
+		answer := r.call("DescribeInstances", "Filter.1.Name", "tag-key", "Filter.1.Value.1", "kubernetes.io/cluster/*", "NextToken", token)
+		for _, reservation := range answer.Reservations {
+			shown += len(reservation.Instances)
+		}
+		token = answer.NextToken
+	}
+	if pages != clusters/1000 || shown != clusters*machines {
+		t.Errorf("found %d instances on %d pages", shown, pages)
+	}
+	many := []string{"Filter.1.Name", "tag-key"}
+	for n := range 201 {
+		many = append(many, fmt.Sprintf("Filter.1.Value.%d", n+1), fmt.Sprintf("kubernetes.io/cluster/c%d", n))
+	}
+	if got := r.call("DescribeInstances", many...); got.Code != "FilterLimitExceeded" {
+		t.Errorf("201 values answered %+v", got)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 //	DELETE /_local/calls      count from zero
 //	GET    /_local/instances  list of instances
 //	POST   /_local/latency    {"start": "20s", "stop": "5s", "instanceIDs": []}; only coming transitions change
+//	POST   /_local/capacity   {"type": "m5.large", "running": 3}; without running there is no limit
 func (c *Cloud) addAdminRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /_local/faults", c.addFault)
 	mux.HandleFunc("DELETE /_local/faults", c.clearFaults)
@@ -28,6 +29,26 @@ func (c *Cloud) addAdminRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("DELETE /_local/calls", c.resetCalls)
 	mux.HandleFunc("GET /_local/instances", c.showInstances)
 	mux.HandleFunc("POST /_local/latency", c.setLatency)
+	mux.HandleFunc("POST /_local/capacity", c.setCapacity)
+}
+
+func (c *Cloud) setCapacity(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Type    string `json:"type"`
+		Running *int   `json:"running"`
+	}
+	if err := readJSON(w, r, &asked); err != nil {
+		writeRefusal(w, err)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if asked.Running == nil {
+		delete(c.capacity, asked.Type)
+	} else {
+		c.capacity[asked.Type] = *asked.Running
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // jsonDuration is written as "1.5s" in JSON.
@@ -60,6 +81,7 @@ func (c *Cloud) clearFaults(w http.ResponseWriter, _ *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.faults = nil
+	c.lookAtAll()
 	c.wakeUp()
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -142,7 +164,7 @@ func (c *Cloud) changeLatency(wanted powerLatencies, ids []string) error {
 	for n := range found {
 		found[n].Latency = found[n].Latency.overriddenBy(wanted)
 	}
-	return c.saveChanges(c.state.withInstances(found...), found...)
+	return c.saveChange(stateChange{Instances: found}, time.Now())
 }
 
 func readJSON(w http.ResponseWriter, r *http.Request, into any) error {

@@ -3,13 +3,14 @@
 // Package cloud is a simulated cloud that speaks the EC2 Query API on one machine.
 //
 // Its instances have EC2's states, answers and errors, take real time to start and stop, and may each carry a real
-// command as their machine. What it knows survives kill -9: one JSON file is written before each answer.
+// command as their machine. What it knows survives kill -9: each change is on the disk before it is answered.
 //
-// Reading order: state.go (what may follow what) → cloud.go (time and processes) → handler.go (one call) → actions.go →
+// Reading order: state.go (what may follow what) → state_store.go (the file) → cloud.go (time and processes) → handler.go (one call) → actions.go →
 // admin.go (what benchmarks and tests turn).
 package cloud
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,10 @@ type Config struct {
 	// RatePerSecond and Burst throttle the calls of each access key; a rate of 0 does not throttle.
 	RatePerSecond float64
 	Burst         int
+	// EC2Limits throttles the calls of each access key as EC2 does those of an account, by kinds of calls.
+	EC2Limits bool
+	// ReadLag is how old what is described is: a change that was answered shows up only so much later.
+	ReadLag time.Duration
 	// Log gets one line per change of an instance; nil drops them.
 	Log *slog.Logger
 }
@@ -56,8 +61,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" {
 		wrong = append(wrong, errors.New("the folder of the cloud's state is not set: set Dir"))
 	}
-	if c.StartLatency < 0 || c.StopLatency < 0 {
-		wrong = append(wrong, fmt.Errorf("latencies must not be negative, found start %s and stop %s", c.StartLatency, c.StopLatency))
+	if c.StartLatency < 0 || c.StopLatency < 0 || c.ReadLag < 0 {
+		wrong = append(wrong, fmt.Errorf("latencies must not be negative, found start %s, stop %s and read lag %s", c.StartLatency, c.StopLatency, c.ReadLag))
 	}
 	if c.PageSize < 0 || c.PageSize > ec2PageSize {
 		wrong = append(wrong, fmt.Errorf("a page holds 1 to %d reservations (0 for %d), found %d", ec2PageSize, ec2PageSize, c.PageSize))
@@ -93,13 +98,19 @@ type Cloud struct {
 
 	mu        sync.Mutex
 	closed    bool
-	state     cloudState
+	state     *cloudState
 	latencies powerLatencies
 	processes map[string]*process.Process
 	faults    []injectedFault
 	calls     map[string]int
-	// limiters throttle the calls of each access key.
+	// limiters throttle the calls of each access key, by kinds of calls.
 	limiters map[string]*rate.Limiter
+	// looks are when instances change by themselves, the next one first. Some have changed otherwise since.
+	looks dueLooks
+	// past is what instances were a moment ago, for as long as reads lag behind.
+	past map[string][]pastInstance
+	// capacity is how many instances of a type may run; a type that is missing is unlimited.
+	capacity map[string]int
 }
 
 // New opens the cloud of a folder as an earlier life left it: what was running runs again, what was changing goes on.
@@ -117,7 +128,8 @@ func New(config Config) (*Cloud, error) {
 		config: config, store: store, starter: process.NewStarter(), gracePeriod: 5 * time.Second,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		latencies: powerLatencies{Start: &config.StartLatency, Stop: &config.StopLatency},
-		processes: map[string]*process.Process{}, calls: map[string]int{}, limiters: map[string]*rate.Limiter{},
+		state:     newState(), processes: map[string]*process.Process{}, calls: map[string]int{}, limiters: map[string]*rate.Limiter{},
+		past: map[string][]pastInstance{}, capacity: map[string]int{},
 	}
 	if err := c.restoreMachines(); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -191,8 +203,9 @@ func (c *Cloud) restoreMachines() error {
 		if i.State == running {
 			i = c.bootMachine(i, time.Now())
 		}
-		c.state = c.state.withInstances(i)
+		known.Instances[i.ID] = i
 	}
+	c.lookAtAll()
 	return c.store.saveState(c.state)
 }
 
@@ -223,6 +236,49 @@ func (c *Cloud) wakeUp() {
 	}
 }
 
+// dueLook is when an instance is looked at.
+type dueLook struct {
+	at time.Time
+	id string
+}
+
+// dueLooks is a heap.
+type dueLooks []dueLook
+
+// Len implements heap.Interface.
+func (d dueLooks) Len() int { return len(d) }
+
+// Less implements heap.Interface.
+func (d dueLooks) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
+
+// Swap implements heap.Interface.
+func (d dueLooks) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
+
+// Push implements heap.Interface.
+func (d *dueLooks) Push(x any) {
+	if look, ok := x.(dueLook); ok {
+		*d = append(*d, look)
+	}
+}
+
+// Pop implements heap.Interface.
+func (d *dueLooks) Pop() any {
+	last := (*d)[len(*d)-1]
+	*d = (*d)[:len(*d)-1]
+	return last
+}
+
+// lookAtAll takes a turn at every instance that is in transition, which is needed when what holds them has changed.
+func (c *Cloud) lookAtAll() {
+	c.looks = nil
+	for id, i := range c.state.Instances {
+		if !i.Due.IsZero() {
+			c.looks = append(c.looks, dueLook{i.Due, id})
+		}
+	}
+	heap.Init(&c.looks)
+}
+
 // advanceAll carries out everything that is due and returns when to look again: zero means only when something happens.
 func (c *Cloud) advanceAll(now time.Time) time.Time {
 	c.mu.Lock()
@@ -230,52 +286,105 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 	if c.closed {
 		return time.Time{}
 	}
-	var next time.Time
-	var changed []instance
-	var forgotten []string
-	for _, before := range c.state.Instances {
-		if before.State == terminated && !now.Before(before.Due) {
-			forgotten = append(forgotten, before.ID)
+	var change stateChange
+	var again []dueLook
+	for _, before := range c.takeDue(now) {
+		if before.State == terminated {
+			change.Forgotten = append(change.Forgotten, before.ID)
 			continue
 		}
-		after, again := c.advanceInstance(before, now)
+		after, at := c.advanceInstance(before, now)
 		if after.State != before.State {
-			changed = append(changed, after)
-			again = after.Due
-		}
-		if !again.IsZero() && (next.IsZero() || again.Before(next)) {
-			next = again
+			change.Instances = append(change.Instances, after)
+		} else if !at.IsZero() {
+			again = append(again, dueLook{at, before.ID})
 		}
 	}
-	if len(changed)+len(forgotten) > 0 {
-		c.saveTransitions(changed, forgotten)
+	if len(change.Instances)+len(change.Forgotten) > 0 {
+		c.saveTransitions(change, now)
 	}
-	return next
+	for _, look := range again {
+		heap.Push(&c.looks, look)
+	}
+	if len(c.looks) == 0 {
+		return time.Time{}
+	}
+	return c.looks[0].at
+}
+
+// takeDue returns the instances whose time has come, and those whose machines may have ended by themselves.
+func (c *Cloud) takeDue(now time.Time) map[string]instance {
+	due := map[string]instance{}
+	for len(c.looks) > 0 && !c.looks[0].at.After(now) {
+		look, _ := heap.Pop(&c.looks).(dueLook)
+		// Its newest change has a look of its own.
+		if i, ok := c.state.Instances[look.id]; ok && (i.State == running || !i.Due.IsZero() && !i.Due.After(now)) {
+			due[i.ID] = i
+		}
+	}
+	for id := range c.processes {
+		if i := c.state.Instances[id]; i.State == running {
+			due[id] = i
+		}
+	}
+	return due
 }
 
 // saveTransitions keeps what time has changed. It has happened, so a disk that refuses does not undo it: the file is whole
 // again with the next change.
-func (c *Cloud) saveTransitions(changed []instance, forgotten []string) {
-	after := c.state.withInstances(changed...).withoutInstances(forgotten...)
-	// Time cannot be refused: what the disk does not take now, it gets with the next change.
-	if err := c.saveChanges(after, changed...); err != nil {
+func (c *Cloud) saveTransitions(change stateChange, now time.Time) {
+	if err := c.saveChange(change, now); err != nil {
 		c.config.Log.Error("the state of the cloud is not on the disk", "error", err)
-		c.state = after
+		c.applyChange(change, now)
 	}
 }
 
-func (c *Cloud) saveChanges(after cloudState, changed ...instance) error {
-	if err := c.store.saveState(after); err != nil {
+func (c *Cloud) saveChange(change stateChange, now time.Time) error {
+	if err := c.store.saveChange(c.state, change); err != nil {
 		return err
 	}
-	for _, i := range changed {
+	c.applyChange(change, now)
+	return nil
+}
+
+func (c *Cloud) applyChange(change stateChange, now time.Time) {
+	for _, i := range change.Instances {
 		if before := c.state.Instances[i.ID].State; before != i.State {
 			c.config.Log.Info("instance changed", "instance", i.ID, "from", string(before), "to", string(i.State))
 		}
+		c.keepPast(i.ID, now)
+		if !i.Due.IsZero() {
+			heap.Push(&c.looks, dueLook{i.Due, i.ID})
+		}
 	}
-	c.state = after
+	c.state.apply(change)
 	c.wakeUp()
-	return nil
+}
+
+// pastInstance is what an instance was until a time; one without an id was not there yet.
+type pastInstance struct {
+	instance
+	until time.Time
+}
+
+// keepPast keeps what an instance was before a change, for reads that lag behind.
+func (c *Cloud) keepPast(id string, now time.Time) {
+	if c.config.ReadLag == 0 {
+		return
+	}
+	visible := slices.DeleteFunc(c.past[id], func(p pastInstance) bool { return !p.until.After(now.Add(-c.config.ReadLag)) })
+	c.past[id] = append(visible, pastInstance{c.state.Instances[id], now})
+}
+
+// readInstance returns an instance as those see it who read; false while they do not see it yet.
+func (c *Cloud) readInstance(id string, now time.Time) (instance, bool) {
+	for _, p := range c.past[id] {
+		if p.until.After(now.Add(-c.config.ReadLag)) {
+			return p.instance, p.ID != ""
+		}
+	}
+	i, ok := c.state.Instances[id]
+	return i, ok
 }
 
 // advanceInstance returns the instance as it is now, and when to look at it again if nothing happens before.

@@ -25,14 +25,15 @@ func (c *Cloud) HTTPHandler() http.Handler {
 
 func (c *Cloud) findAction(name string) func(ec2query.Request, time.Time) (ec2query.Answer, error) {
 	return map[string]func(ec2query.Request, time.Time) (ec2query.Answer, error){
-		"CreateTags":         c.createTags,
-		"DeleteTags":         c.deleteTags,
-		"DescribeInstances":  c.describeInstances,
-		"DescribeTags":       c.describeTags,
-		"RunInstances":       c.runInstances,
-		"StartInstances":     c.startInstances,
-		"StopInstances":      c.stopInstances,
-		"TerminateInstances": c.terminateInstances,
+		"CreateTags":              c.createTags,
+		"DeleteTags":              c.deleteTags,
+		"DescribeInstances":       c.describeInstances,
+		"DescribeTags":            c.describeTags,
+		"ModifyInstanceAttribute": c.modifyInstanceAttribute,
+		"RunInstances":            c.runInstances,
+		"StartInstances":          c.startInstances,
+		"StopInstances":           c.stopInstances,
+		"TerminateInstances":      c.terminateInstances,
 	}[name]
 }
 
@@ -74,7 +75,7 @@ func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.
 	if c.closed {
 		return nil, 0, ec2query.NewErrorf(ec2query.Unavailable, "The cloud is closed.")
 	}
-	if err := c.admitCaller(authorization, now); err != nil {
+	if err := c.admitCaller(authorization, q.Action, now); err != nil {
 		return nil, 0, err
 	}
 	if q.Action == "" {
@@ -115,21 +116,47 @@ func waitFor(ctx context.Context, delay time.Duration) {
 }
 
 // admitCaller checks who calls and how often. Signatures are not verified: the cloud knows no secrets.
-func (c *Cloud) admitCaller(authorization string, now time.Time) error {
+func (c *Cloud) admitCaller(authorization, action string, now time.Time) error {
 	key, err := c.accessKey(authorization)
 	if err != nil {
 		return err
 	}
-	if c.config.RatePerSecond == 0 {
-		return nil
+	limits := []callLimit{}
+	if c.config.RatePerSecond > 0 {
+		limits = append(limits, callLimit{"", c.config.RatePerSecond, c.config.Burst})
 	}
-	if c.limiters[key] == nil {
-		c.limiters[key] = rate.NewLimiter(rate.Limit(c.config.RatePerSecond), c.config.Burst)
+	if c.config.EC2Limits {
+		limits = append(limits, limitOf(action))
 	}
-	if !c.limiters[key].AllowN(now, 1) {
-		return ec2query.NewErrorf(ec2query.RequestLimitExceeded, "Request limit exceeded.")
+	for _, limit := range limits {
+		bucket := key + " " + limit.kind
+		if c.limiters[bucket] == nil {
+			c.limiters[bucket] = rate.NewLimiter(rate.Limit(limit.perSecond), limit.burst)
+		}
+		if !c.limiters[bucket].AllowN(now, 1) {
+			return ec2query.NewErrorf(ec2query.RequestLimitExceeded, "Request limit exceeded.")
+		}
 	}
 	return nil
+}
+
+// callLimit is a bucket of tokens: so many come back in a second, and so many are kept.
+type callLimit struct {
+	kind      string
+	perSecond float64
+	burst     int
+}
+
+// limitOf returns EC2's own limit for a kind of calls of an account in a region.
+func limitOf(action string) callLimit {
+	switch {
+	case strings.HasPrefix(action, "Describe"):
+		return callLimit{"describe", 20, 100}
+	case action == "RunInstances" || action == "StartInstances":
+		return callLimit{action, 2, 5}
+	default:
+		return callLimit{"change", 5, 50}
+	}
 }
 
 // accessKey reads the access key id from a header as

@@ -3,15 +3,9 @@
 package cloud
 
 import (
-	"encoding/json"
-	"errors"
+	"cmp"
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
@@ -121,10 +115,12 @@ type instance struct {
 	PrivateDNS  string `json:"privateDNS"`
 	Spot        bool   `json:"spot,omitempty"`
 	// Persistent is set for a spot request that survives a stop.
-	Persistent bool              `json:"persistent,omitempty"`
-	Tags       map[string]string `json:"tags,omitempty"`
-	Latency    powerLatencies    `json:"latency"`
-	Command    *machineCommand   `json:"command,omitempty"`
+	Persistent bool `json:"persistent,omitempty"`
+	// StopProtected is EC2's attribute disableApiStop.
+	StopProtected bool              `json:"stopProtected,omitempty"`
+	Tags          map[string]string `json:"tags,omitempty"`
+	Latency       powerLatencies    `json:"latency"`
+	Command       *machineCommand   `json:"command,omitempty"`
 
 	State     powerState `json:"state"`
 	ChangedAt time.Time  `json:"changedAt"`
@@ -135,6 +131,9 @@ type instance struct {
 	TransitionReason string                `json:"transitionReason,omitempty"`
 	// Process is what runs for the instance, for the next life of the cloud.
 	Process process.Identity `json:"process,omitzero"`
+
+	// reservation is the sequence of the reservation that it belongs to.
+	reservation int
 }
 
 // inState returns the instance in another state, with everything that follows from the change alone.
@@ -207,118 +206,128 @@ type reservation struct {
 	Instances   []string `json:"instances"`
 }
 
-// cloudState is everything the cloud knows, and the content of its file. It is a value: changes return a new one.
+// cloudState is everything the cloud knows. Its exported fields are the beginning of its file.
 type cloudState struct {
 	Sequence     int                 `json:"sequence"`
 	Reservations []reservation       `json:"reservations"`
 	Instances    map[string]instance `json:"instances"`
+
+	// byTagKey holds the ids of the instances that have a tag.
+	byTagKey map[string]map[string]bool
+	// taken are the addresses in use; all below lowestFree are.
+	taken      map[string]bool
+	lowestFree int
 }
 
-func (l cloudState) withInstances(changed ...instance) cloudState {
-	instances := maps.Clone(l.Instances)
-	for _, i := range changed {
-		instances[i.ID] = i
-	}
-	l.Instances = instances
-	return l
+// stateChange is one line of the cloud's file: all of it happened, or none.
+type stateChange struct {
+	// Reservation is that of the instances, if they are new.
+	Reservation *reservation `json:"reservation,omitempty"`
+	// Instances replace what was known of them.
+	Instances []instance `json:"instances,omitempty"`
+	// Forgotten are instances that are shown no more.
+	Forgotten []string `json:"forgotten,omitempty"`
 }
 
-// withReservation returns the ledger with one more reservation, of these new instances, and that reservation.
-func (l cloudState) withReservation(r reservation, created []instance) (cloudState, reservation) {
-	l.Sequence++
-	r.Sequence = l.Sequence
+func newState() *cloudState {
+	return &cloudState{Instances: map[string]instance{}, byTagKey: map[string]map[string]bool{}, taken: map[string]bool{}, lowestFree: 1}
+}
+
+// newReservation returns the next reservation, of these new instances.
+func (s *cloudState) newReservation(r reservation, created []instance) *reservation {
+	r.Sequence = s.Sequence + 1
 	for _, i := range created {
 		r.Instances = append(r.Instances, i.ID)
 	}
-	l.Reservations = append(slices.Clip(l.Reservations), r)
-	return l.withInstances(created...), r
+	return &r
 }
 
-// withoutInstances returns the ledger with the instances forgotten, and the reservations that become empty.
-func (l cloudState) withoutInstances(ids ...string) cloudState {
-	instances := maps.Clone(l.Instances)
-	for _, id := range ids {
-		delete(instances, id)
-	}
-	var kept []reservation
-	for _, r := range l.Reservations {
-		r.Instances = slices.DeleteFunc(slices.Clone(r.Instances), func(id string) bool { return slices.Contains(ids, id) })
-		if len(r.Instances) > 0 {
-			kept = append(kept, r)
+// buildIndexes fills in what follows from the exported fields.
+func (s *cloudState) buildIndexes() {
+	for _, r := range s.Reservations {
+		for _, id := range r.Instances {
+			i := s.Instances[id]
+			i.reservation = r.Sequence
+			s.Instances[id] = i
+			s.addToIndexes(i)
 		}
 	}
-	l.Instances, l.Reservations = instances, kept
-	return l
 }
 
-type stateStore struct {
-	dir  string
-	lock *os.File
+func (s *cloudState) apply(c stateChange) {
+	if c.Reservation != nil {
+		s.Sequence = c.Reservation.Sequence
+		s.Reservations = append(s.Reservations, *c.Reservation)
+	}
+	for _, i := range c.Instances {
+		if c.Reservation != nil {
+			i.reservation = c.Reservation.Sequence
+		} else {
+			i.reservation = s.Instances[i.ID].reservation
+		}
+		s.removeFromIndexes(s.Instances[i.ID])
+		s.Instances[i.ID] = i
+		s.addToIndexes(i)
+	}
+	for _, id := range c.Forgotten {
+		i, ok := s.Instances[id]
+		if !ok {
+			continue
+		}
+		s.removeFromIndexes(i)
+		delete(s.Instances, id)
+		delete(s.taken, i.PrivateIP)
+		s.lowestFree = 1
+		s.shrinkReservation(i)
+	}
 }
 
-// openStore takes the folder for this process alone; the lock ends with the process, however it ends.
-func openStore(dir string) (*stateStore, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create the cloud's folder: %w", err)
+func (s *cloudState) shrinkReservation(i instance) {
+	at := s.findReservation(i.reservation)
+	r := &s.Reservations[at]
+	r.Instances = slices.DeleteFunc(slices.Clone(r.Instances), func(id string) bool { return id == i.ID })
+	if len(r.Instances) == 0 {
+		s.Reservations = slices.Delete(s.Reservations, at, at+1)
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the lock of the cloud's folder: %w", err)
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another cloud uses the folder %s; end it or choose another folder: %w", dir, err), lock.Close())
-	}
-	return &stateStore{dir: dir, lock: lock}, nil
 }
 
-func (s *stateStore) close() error { return s.lock.Close() }
-
-func (s *stateStore) filePath() string { return filepath.Join(s.dir, "cloud.json") }
-
-func (s *stateStore) loadState() (cloudState, error) {
-	known := cloudState{Instances: map[string]instance{}}
-	text, err := os.ReadFile(s.filePath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return known, nil
-	}
-	if err != nil {
-		return cloudState{}, fmt.Errorf("read the cloud's state: %w", err)
-	}
-	if err := json.Unmarshal(text, &known); err != nil {
-		return cloudState{}, fmt.Errorf("the cloud's state in %s is not the JSON this version writes; move the file away to start with an empty cloud: %w", s.filePath(), err)
-	}
-	return known, nil
+// findReservation returns the place of the first reservation that is not older.
+func (s *cloudState) findReservation(sequence int) int {
+	at, _ := slices.BinarySearchFunc(s.Reservations, sequence, func(r reservation, sequence int) int { return cmp.Compare(r.Sequence, sequence) })
+	return at
 }
 
-// saveState replaces the file as a whole and returns when the new one is on the disk.
-func (s *stateStore) saveState(l cloudState) error {
-	text, err := json.MarshalIndent(l, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write the cloud's state: %w", err)
+func (s *cloudState) addToIndexes(i instance) {
+	s.taken[i.PrivateIP] = true
+	for key := range i.Tags {
+		if s.byTagKey[key] == nil {
+			s.byTagKey[key] = map[string]bool{}
+		}
+		s.byTagKey[key][i.ID] = true
 	}
-	next, err := os.OpenFile(s.filePath()+".next", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write the cloud's state: %w", err)
-	}
-	// The new file is on the disk before it gets the name: a crash leaves the old state or the new one.
-	_, err = next.Write(text)
-	err = errors.Join(err, next.Sync(), next.Close())
-	if err != nil {
-		return fmt.Errorf("write the cloud's state: %w", err)
-	}
-	if err := os.Rename(next.Name(), s.filePath()); err != nil {
-		return fmt.Errorf("replace the cloud's state: %w", err)
-	}
-	return s.syncDir()
 }
 
-func (s *stateStore) syncDir() error {
-	dir, err := os.Open(s.dir)
-	if err != nil {
-		return fmt.Errorf("open the cloud's folder: %w", err)
+func (s *cloudState) removeFromIndexes(i instance) {
+	for key := range i.Tags {
+		delete(s.byTagKey[key], i.ID)
+		if len(s.byTagKey[key]) == 0 {
+			delete(s.byTagKey, key)
+		}
 	}
-	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
-		return fmt.Errorf("sync the cloud's folder: %w", err)
+}
+
+// freeAddresses returns the lowest addresses of a network that no instance holds, terminated ones included as long as they
+// are shown.
+func (s *cloudState) freeAddresses(network string, count int) []string {
+	var free []string
+	for n := s.lowestFree; n < 255*256 && len(free) < count; n++ {
+		address := fmt.Sprintf("%s.%d.%d", network, n/256, n%256)
+		switch isHost := n%256 != 0 && n%256 != 255; {
+		case isHost && !s.taken[address]:
+			free = append(free, address)
+		case n == s.lowestFree:
+			s.lowestFree++
+		}
 	}
-	return nil
+	return free
 }

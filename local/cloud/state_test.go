@@ -4,6 +4,7 @@ package cloud
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -133,11 +134,14 @@ func TestADiskThatRefusesFailsTheCallAndChangesNothing(t *testing.T) {
 	r := newEnv(t, Config{})
 	id := r.launchInstances(1)[0]
 	r.awaitState(id, running)
-	// A folder in the way of the next file fails for root too.
+	// Now nothing can be added to the file, and a folder in the way of the next one fails for root too.
+	expectNoError(t, r.cloud.store.file.Close())
 	inTheWay := r.cloud.store.filePath() + ".next"
 	expectNoError(t, os.Mkdir(inTheWay, 0o700))
-	if got := r.call("StopInstances", "InstanceId.1", id); got.Code != "InternalError" {
-		t.Errorf("answered %+v", got)
+	for range 2 {
+		if got := r.call("StopInstances", "InstanceId.1", id); got.Code != "InternalError" {
+			t.Errorf("answered %+v", got)
+		}
 	}
 	if got := r.describeInstance(id); got.State != "running" {
 		t.Errorf("instance %+v", got)
@@ -145,6 +149,57 @@ func TestADiskThatRefusesFailsTheCallAndChangesNothing(t *testing.T) {
 	expectNoError(t, os.Remove(inTheWay))
 	r.call("StopInstances", "InstanceId.1", id)
 	r.awaitState(id, stopped)
+}
+
+func TestTheFileIsReadAsFarAsItWasAnswered(t *testing.T) {
+	dir := t.TempDir()
+	c, err := New(Config{Dir: dir})
+	expectNoError(t, err)
+	r := &env{t: t, cloud: c}
+	file := c.store.filePath()
+	expectNoError(t, c.Close())
+	whole, err := os.ReadFile(file)
+	expectNoError(t, err)
+	change := func(name string) string {
+		line, err := json.Marshal(stateChange{
+			Reservation: &reservation{ID: name, Sequence: 1, Instances: []string{"i-1"}}, Instances: []instance{{ID: "i-1", State: stopped, Type: name}},
+		})
+		expectNoError(r.t, err)
+		return string(line)
+	}
+	for name, row := range map[string]struct {
+		added  string
+		want   int
+		broken bool
+	}{
+		"nothing after the base":  {"", 0, false},
+		"a whole line":            {change("a") + "\n", 1, false},
+		"a line that was cut off": {change("a")[:20], 0, false},
+		"a line without its end":  {change("a"), 0, false},
+		"a broken line":           {"{]\n" + change("a") + "\n", 0, true},
+	} {
+		expectNoError(t, os.WriteFile(file, append(whole[:len(whole):len(whole)], row.added...), 0o600))
+		state, err := (&stateStore{dir: dir}).loadState()
+		if (err != nil) != row.broken || err == nil && len(state.Instances) != row.want {
+			t.Errorf("%s: %v, state %+v", name, err, state)
+		}
+	}
+}
+
+func TestTheFileIsWrittenAnewBeforeItGrowsTooLarge(t *testing.T) {
+	r := newEnv(t, Config{})
+	id := r.launchInstances(1)[0]
+	r.awaitState(id, running)
+	r.cloud.store.addedBytes = minRewriteBytes + 1
+	r.call("CreateTags", "ResourceId.1", id, "Tag.1.Key", "a", "Tag.1.Value", "b")
+	if added := r.cloud.store.addedBytes; added > 2_000 {
+		t.Errorf("%d bytes behind the base", added)
+	}
+	saved, err := r.cloud.store.loadState()
+	expectNoError(t, err)
+	if saved.Instances[id].Tags["a"] != "b" {
+		t.Errorf("on the disk: %+v", saved.Instances[id])
+	}
 }
 
 func TestConfigsAndFoldersThatCannotWorkAreRefused(t *testing.T) {

@@ -86,8 +86,10 @@ func (q Request) ParseFlag(name string) (bool, error) {
 // ListValues returns name.1, name.2 … in the order of their numbers, each value once.
 func (q Request) ListValues(name string) []string {
 	var values []string
+	seen := map[string]bool{}
 	for _, item := range q.itemNames(name) {
-		if value := q.StringParameter(item); !slices.Contains(values, value) {
+		if value := q.StringParameter(item); !seen[value] {
+			seen[value] = true
 			values = append(values, value)
 		}
 	}
@@ -321,6 +323,7 @@ func newRequestID() string {
 const (
 	AuthFailure                         = "AuthFailure"
 	DryRunOperation                     = "DryRunOperation"
+	FilterLimitExceeded                 = "FilterLimitExceeded"
 	IdempotentParameterMismatch         = "IdempotentParameterMismatch"
 	IncorrectInstanceState              = "IncorrectInstanceState"
 	InsufficientFreeAddressesInSubnet   = "InsufficientFreeAddressesInSubnet"
@@ -333,6 +336,7 @@ const (
 	InvalidParameterCombination         = "InvalidParameterCombination"
 	InvalidParameterValue               = "InvalidParameterValue"
 	MissingParameter                    = "MissingParameter"
+	OperationNotPermitted               = "OperationNotPermitted"
 	RequestLimitExceeded                = "RequestLimitExceeded"
 	TagLimitExceeded                    = "TagLimitExceeded"
 	UnauthorizedOperation               = "UnauthorizedOperation"

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cloud
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// stateStore keeps the state in one file: a line with everything, and then a line for each change since. A change costs what it
+// changes, however much the cloud knows.
+type stateStore struct {
+	dir  string
+	lock *os.File
+	// file is open for appending.
+	file *os.File
+	// baseBytes and addedBytes are the sizes of the first line and of the others.
+	baseBytes, addedBytes int
+	// mustRewrite says that the end of the file may not be what was last written.
+	mustRewrite bool
+}
+
+// minRewriteBytes is how much is added at least before everything is written again.
+const minRewriteBytes = 1 << 20
+
+// openStore takes the folder for this process alone; the lock ends with the process, however it ends.
+func openStore(dir string) (*stateStore, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create the cloud's folder: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock of the cloud's folder: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another cloud uses the folder %s; end it or choose another folder: %w", dir, err), lock.Close())
+	}
+	return &stateStore{dir: dir, lock: lock, mustRewrite: true}, nil
+}
+
+func (s *stateStore) close() error {
+	if s.file == nil {
+		return s.lock.Close()
+	}
+	return errors.Join(s.file.Close(), s.lock.Close())
+}
+
+func (s *stateStore) filePath() string { return filepath.Join(s.dir, "cloud.json") }
+
+func (s *stateStore) loadState() (*cloudState, error) {
+	known := newState()
+	text, err := os.ReadFile(s.filePath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return known, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the cloud's state: %w", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if err = decoder.Decode(known); err == nil {
+		known.buildIndexes()
+		err = known.applyLines(text[decoder.InputOffset():])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the cloud's state in %s is not the JSON this version writes; move the file away to start with an empty cloud: %w", s.filePath(), err)
+	}
+	return known, nil
+}
+
+// applyLines makes the changes of the file again. A last line that was cut off is of a call that was never answered.
+func (s *cloudState) applyLines(text []byte) error {
+	for line := range bytes.Lines(bytes.TrimLeft(text, "\n")) {
+		var c stateChange
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			return nil
+		}
+		if err := json.Unmarshal(line, &c); err != nil {
+			return err
+		}
+		s.apply(c)
+	}
+	return nil
+}
+
+// saveChange returns when a change of the state is on the disk. When it fails, the state is to be left as it was.
+func (s *stateStore) saveChange(state *cloudState, c stateChange) error {
+	if s.mustRewrite || s.addedBytes > max(minRewriteBytes, s.baseBytes) {
+		if err := s.saveState(state); err != nil {
+			return err
+		}
+	}
+	line, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("write the cloud's state: %w", err)
+	}
+	_, err = s.file.Write(append(line, '\n'))
+	if err = errors.Join(err, s.file.Sync()); err != nil {
+		s.mustRewrite = true
+		return fmt.Errorf("write the cloud's state: %w", err)
+	}
+	s.addedBytes += len(line)
+	return nil
+}
+
+// saveState replaces the file as a whole and returns when the new one is on the disk.
+func (s *stateStore) saveState(state *cloudState) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("write the cloud's state: %w", err)
+	}
+	next, err := os.OpenFile(s.filePath()+".next", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("write the cloud's state: %w", err)
+	}
+	// The new file is on the disk before it gets the name: a crash leaves the old state or the new one.
+	_, err = next.Write(append(text, '\n'))
+	err = errors.Join(err, next.Sync())
+	if err == nil {
+		err = os.Rename(next.Name(), s.filePath())
+	}
+	if err == nil {
+		err = s.syncDir()
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("replace the cloud's state: %w", err), next.Close())
+	}
+	if s.file != nil {
+		_ = s.file.Close() // Nothing is read from it or written to it any more.
+	}
+	s.file, s.baseBytes, s.addedBytes, s.mustRewrite = next, len(text), 0, false
+	return nil
+}
+
+func (s *stateStore) syncDir() error {
+	dir, err := os.Open(s.dir)
+	if err != nil {
+		return fmt.Errorf("open the cloud's folder: %w", err)
+	}
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("sync the cloud's folder: %w", err)
+	}
+	return nil
+}
