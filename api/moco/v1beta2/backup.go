@@ -178,6 +178,15 @@ type BucketConfig struct {
 	// CACert is a file with the certificates that the storage is trusted by.
 	// +optional
 	CACert string `json:"caCert,omitempty"`
+	// ServerSideEncryption asks the storage to encrypt what is written: AES256 with a key of its own, aws:kms with one of a key
+	// management service. Empty means what the bucket does by itself.
+	// +optional
+	// +kubebuilder:validation:Enum=AES256;"aws:kms";"aws:kms:dsse"
+	ServerSideEncryption string `json:"serverSideEncryption,omitempty"`
+	// KMSKeyID names the key of aws:kms; empty means the account's own.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	KMSKeyID string `json:"kmsKeyID,omitempty"`
 }
 
 // Restore is which backup a new cluster is filled from.

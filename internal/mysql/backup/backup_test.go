@@ -325,7 +325,8 @@ func TestJobs(t *testing.T) {
 	c := testCluster()
 	job := mocov1beta2.JobConfig{
 		ServiceAccountName: "backups", Env: []mocov1beta2.Kept{keptJSON(`{"name": "AWS_ACCESS_KEY_ID", "value": "k"}`)},
-		BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", Region: "r", EndpointURL: "https://e", UsePathStyle: true, CACert: "/ca/ca.pem"},
+		BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", Region: "r", EndpointURL: "https://e", UsePathStyle: true, CACert: "/ca/ca.pem",
+			ServerSideEncryption: "aws:kms", KMSKeyID: "alias/k"},
 	}
 	cron, err := backup.BuildCronJob(c, &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{Schedule: "@daily", JobConfig: job, SuccessfulJobsHistoryLimit: new(int32(0))}}, "torpor")
 	if err != nil {
@@ -335,7 +336,7 @@ func TestJobs(t *testing.T) {
 	want := []string{
 		"backup", "--cluster=ns/test", "--result=/dev/termination-log", "--max-lag=30s",
 		"--host=moco-test-0.moco-test.ns.svc", "--host=moco-test-1.moco-test.ns.svc", "--host=moco-test-2.moco-test.ns.svc",
-		"--bucket=b", "--region=r", "--endpoint=https://e", "--ca-cert=/ca/ca.pem", "--path-style",
+		"--bucket=b", "--region=r", "--endpoint=https://e", "--ca-cert=/ca/ca.pem", "--sse=aws:kms", "--sse-kms-key-id=alias/k", "--path-style",
 	}
 	if diff := cmp.Diff(want, pod.Spec.Containers[0].Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)

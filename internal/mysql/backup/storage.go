@@ -63,7 +63,7 @@ func parseBucket(b mocov1beta2.BucketConfig) (backupStorage, error) {
 	}
 	s := backupStorage{flags: []string{"--bucket=" + b.BucketName}}
 	for _, f := range []struct{ name, value string }{
-		{"region", b.Region}, {"endpoint", b.EndpointURL}, {"ca-cert", b.CACert},
+		{"region", b.Region}, {"endpoint", b.EndpointURL}, {"ca-cert", b.CACert}, {"sse", b.ServerSideEncryption}, {"sse-kms-key-id", b.KMSKeyID},
 	} {
 		if f.value != "" {
 			s.flags = append(s.flags, "--"+f.name+"="+f.value)

@@ -18,6 +18,7 @@ import (
 	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
+	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager/types"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 	"github.com/spf13/pflag"
@@ -49,6 +50,8 @@ type Config struct {
 	PathStyle bool
 	// CACert is a file with certificates; empty means the machine's.
 	CACert string
+	// Encryption is what the storage is asked to encrypt with, as AES256 or aws:kms, and KMSKeyID a key for the latter.
+	Encryption, KMSKeyID string
 }
 
 // AddFlags adds the flags of a command line.
@@ -58,6 +61,8 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.Region, "region", "", "region of the bucket")
 	f.StringVar(&c.Endpoint, "endpoint", "", "URL of the storage, if it is not AWS's own")
 	f.StringVar(&c.CACert, "ca-cert", "", "file with the certificates that the storage is trusted by")
+	f.StringVar(&c.Encryption, "sse", "", "encryption at the storage: AES256, aws:kms or aws:kms:dsse; empty leaves it to the bucket")
+	f.StringVar(&c.KMSKeyID, "sse-kms-key-id", "", "key of aws:kms; empty means the account's own")
 	f.BoolVar(&c.PathStyle, "path-style", false, "put the bucket's name into the path instead of the host name")
 }
 
@@ -186,6 +191,9 @@ type s3Store struct {
 	client *s3.Client
 	upload *transfermanager.Client
 	name   string
+	// encryption and kmsKeyID of what is written; nil and empty leave it to the bucket.
+	encryption types.ServerSideEncryption
+	kmsKeyID   *string
 }
 
 func openS3(ctx context.Context, c Config) (*s3Store, error) {
@@ -217,13 +225,19 @@ func openS3(ctx context.Context, c Config) (*s3Store, error) {
 	upload := transfermanager.New(client, func(o *transfermanager.Options) {
 		o.PartSizeBytes, o.MultipartUploadThreshold, o.Concurrency = partSize, partSize, uploads
 	})
-	return &s3Store{client: client, upload: upload, name: c.Name}, nil
+	store := &s3Store{client: client, upload: upload, name: c.Name, encryption: types.ServerSideEncryption(c.Encryption)}
+	if c.KMSKeyID != "" {
+		store.kmsKeyID = &c.KMSKeyID
+	}
+	return store, nil
 }
 
 // PutObject implements Bucket.
 func (b *s3Store) PutObject(ctx context.Context, key string, from io.Reader) (int64, error) {
 	body := &countingReader{from: from}
-	if _, err := b.upload.UploadObject(ctx, &transfermanager.UploadObjectInput{Bucket: &b.name, Key: &key, Body: body}); err != nil {
+	if _, err := b.upload.UploadObject(ctx, &transfermanager.UploadObjectInput{
+		Bucket: &b.name, Key: &key, Body: body, ServerSideEncryption: b.encryption, SSEKMSKeyID: b.kmsKeyID,
+	}); err != nil {
 		return 0, b.explainError("write "+key, err)
 	}
 	return body.size, nil

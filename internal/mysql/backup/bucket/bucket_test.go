@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -50,6 +53,33 @@ func TestS3(t *testing.T) {
 			t.Errorf("expected a missing file, found %v", err)
 		}
 	})
+}
+
+// TestEncryption looks at what the storage is asked for: versitygw does not encrypt, so that nothing else would show.
+func TestEncryption(t *testing.T) {
+	var asked sync.Map
+	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // Its client sees what went wrong.
+		what := "put"
+		if r.URL.Query().Has("uploads") {
+			what = "begin"
+			_, _ = io.WriteString(w, "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>")
+		}
+		if r.Method != http.MethodPut || !r.URL.Query().Has("uploadId") {
+			asked.LoadOrStore(what, r.Header.Get("X-Amz-Server-Side-Encryption")+" "+r.Header.Get("X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id"))
+		}
+		w.Header().Set("ETag", `"e"`)
+	}))
+	defer storage.Close()
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	b := openStore(t, bucket.Config{Name: "b", Endpoint: storage.URL, PathStyle: true, Encryption: "aws:kms", KMSKeyID: "alias/backups"})
+	for what, size := range map[string]int64{"put": 10, "begin": 70 << 20} {
+		_, _ = b.PutObject(t.Context(), "moco/a", io.LimitReader(zeros{}, size)) // The storage answers too little for a success.
+		if found, _ := asked.Load(what); found != "aws:kms alias/backups" {
+			t.Errorf("%s: expected to ask for aws:kms with the key, found %q", what, found)
+		}
+	}
 }
 
 func TestNowhere(t *testing.T) {
