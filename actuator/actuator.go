@@ -20,7 +20,7 @@ type Actuator interface {
 	// Observe returns every machine of the cluster, in all pages, ordered by ID; machines that are gone for good are left out.
 	Observe(ctx context.Context, t Target) ([]Machine, error)
 	// Stop asks the cloud to stop the given machines. Machines that are stopping or stopped already are no error. Where the cloud
-	// can tell beforehand that the rights to stop or to start one are missing, none is stopped.
+	// can tell beforehand that the rights to stop or to start one are missing, or refuses one for good, none is stopped.
 	Stop(ctx context.Context, t Target, ids []string) error
 	// Start asks the cloud to start the given machines. One machine that cannot start does not hold back the others.
 	Start(ctx context.Context, t Target, ids []string) error

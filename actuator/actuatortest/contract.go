@@ -62,6 +62,7 @@ func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 		"stop is idempotent":                                               stopIsIdempotent,
 		"after stop no machine is running or starting":                     stoppedMachinesStayStopped,
 		"a machine that cannot be stopped yet does not hold the others":    stopsDespiteStartingMachine,
+		"a machine that can never be stopped keeps the others running":     stopsAllOrNone,
 		"start is idempotent":                                              startIsIdempotent,
 		"start works on running, stopping and stopped machines at once":    startsMixedStates,
 		"a machine without capacity does not hold the others and is named": startsDespiteNoCapacity,
@@ -292,6 +293,15 @@ func stopsDespiteStartingMachine(t *testing.T, newCloud func(*testing.T) Cloud) 
 	// The one that was starting may be either; it is brought to rest by the next stop.
 	c.mustCall(Stop, c.ids[1])
 	c.expectSettled(actuator.Stopped, nil)
+}
+
+func stopsAllOrNone(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 4)
+	if !c.Fail(t, actuator.Other, Stop, c.ids[2]) {
+		t.Skip("every machine of the test's cloud can be stopped")
+	}
+	_ = c.expectError(Stop, c.Target(), actuator.Other, c.ids...)
+	c.expectSettled(actuator.Running, nil)
 }
 
 func startIsIdempotent(t *testing.T, newCloud func(*testing.T) Cloud) {

@@ -34,6 +34,7 @@ func flawsWithRows() map[toyFlaw]string {
 		"stops everything":    "stop concerns the named machines only",
 		"stops once":          "stop is idempotent",
 		"starts once":         "start is idempotent",
+		"stops in part":       "a machine that can never be stopped keeps the others running",
 		"ignores stop":        "after stop no machine is running or starting",
 		"hides the unknown":   "an unknown machine is not found",
 		"ignores credentials": "wrong credentials are invalid",
@@ -217,6 +218,11 @@ func (c *toyCloud) power(ctx context.Context, t actuator.Target, op Operation, i
 		return err
 	}
 	var refused []error
+	for _, id := range ids {
+		if err := c.fault(op, id); op == Stop && err != nil && err.Class == actuator.Other && c.flaw != "stops in part" {
+			return err
+		}
+	}
 	for _, id := range ids {
 		err := c.move(op, id, from, to)
 		if err != nil && c.flaw == "gives up" {

@@ -7,7 +7,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// Rules returns the whole decision in its order: the first rule that matches wins, and the last always does.
+// Rules returns the whole decision in its order: the first rule that matches wins, and the last always does. What is done for a cluster
+// that should run goes with the report: certificates are approved and machines are started in each of its situations.
 // Destructive acts follow from the spec and the observed machines; conditions are never read.
 func Rules() []decision.Rule[Observed, Plan] {
 	return []decision.Rule[Observed, Plan]{
@@ -25,13 +26,12 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "stop machines", When: func(o Observed) bool { return o.shouldHibernate() && o.anyMachineIs(actuator.Running) }, Then: stopMachines},
 		{Name: "machines are stopping", When: Observed.shouldHibernate, Then: awaitStopped},
 
-		{Name: "write the wake-up down", When: func(o Observed) bool { return o.anyMachineIs(actuator.Stopped) && !o.isResuming() }, Then: recordResume},
-		{Name: "start machines", When: func(o Observed) bool { return o.anyMachineIs(actuator.Stopped) }, Then: startMachines},
-		{Name: "machines are starting", When: func(o Observed) bool { return o.NoActuator == "" && !o.isPowerOnComplete() }, Then: awaitStarted},
+		{Name: "write the wake-up down", When: Observed.needsResumeRecord, Then: recordResume},
+		{Name: "machines are starting", When: Observed.awaitsMachines, Then: awaitStarted},
 		{Name: "waking, API silent", When: func(o Observed) bool { return o.API != Reachable && o.hasNotResumed() }, Then: awaitAPI},
 		{Name: "awake, API silent", When: func(o Observed) bool { return o.API != Reachable }, Then: clusterUnreachable},
-		{Name: "approve certificates", When: func(o Observed) bool { return len(o.Approvable) > 0 }, Then: approveRequests},
-		{Name: "waking, nodes not back", When: func(o Observed) bool { return o.hasNotResumed() && len(o.missingNodes()) > 0 }, Then: awaitNodes},
+		{Name: "waking, nodes not back", When: Observed.awaitsNodes, Then: awaitNodes},
+		{Name: "running in part", When: func(o Observed) bool { return o.partialReason() != "" }, Then: clusterRunsInPart},
 		{Name: "running", When: decision.Always[Observed], Then: clusterRuns},
 	}
 }
@@ -39,7 +39,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 // Decide is total: every Observed has exactly one Plan.
 func Decide(o Observed) Plan {
 	plan, rule := decision.First(Rules(), o)
-	plan.Rule = rule
+	plan.Rule, plan.Stalled = rule, o.stalledCondition(plan)
 	if plan.Do == nil {
 		plan.Do = NoAction{}
 	}

@@ -33,16 +33,23 @@ func TestDecide(t *testing.T) {
 	}
 	unsupported := expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, 0}
 	stop := func(ids ...string) expectedPlan {
-		return expectedPlan{"stop machines", StopMachines{ids}, stopping, hivev1.StoppingMachinesReason, minCloudInterval}
+		return expectedPlan{"stop machines", StopMachines{ids}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
 	}
 	start := func(ids ...string) expectedPlan {
-		return expectedPlan{"start machines", StartMachines{ids}, starting, hivev1.StartingMachinesReason, minCloudInterval}
+		return expectedPlan{"machines are starting", StartMachines{ids}, starting, hivev1.StartingMachinesReason, machineWaitInterval}
 	}
-	waitStart := expectedPlan{"machines are starting", NoAction{}, starting, hivev1.StartingMachinesReason, minCloudInterval}
-	waitStop := expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, minCloudInterval}
+	waitStart := expectedPlan{"machines are starting", NoAction{}, starting, hivev1.StartingMachinesReason, machineWaitInterval}
+	followStart := expectedPlan{"machines are starting", NoAction{}, starting, hivev1.StartingMachinesReason, minProbeInterval}
+	waitStop := expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
 	writeNodes := expectedPlan{"write the nodes down", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately}
 	writeResume := expectedPlan{"write the wake-up down", NoAction{}, starting, hivev1.StartingMachinesReason, immediately}
-	hibernates := expectedPlan{"asleep", NoAction{}, asleep, asleep, driftInterval}
+	hibernates := expectedPlan{"asleep", NoAction{}, asleep, asleep, closeLookWindow}
+	inPart := func(do Action, after time.Duration) expectedPlan {
+		return expectedPlan{"running in part", do, running, running, after}
+	}
+	noCapacity := func(o *Observed) {
+		o.Refusal = &OrderRefusal{ObservationError{actuator.NoCapacity, "No room for i-1"}, []string{"i-1"}}
+	}
 	runs := func(after time.Duration) expectedPlan {
 		return expectedPlan{"running", NoAction{}, running, running, after}
 	}
@@ -99,13 +106,61 @@ func TestDecide(t *testing.T) {
 		"a machine that starts is stopped once it runs":                   {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
 		"a stopped and a stopping machine are no hibernation yet":         {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
 
-		"the resume is written down before anything starts":              {observedCluster("Running", openRecord(), off), writeResume},
-		"a resume is written down where somebody else stopped a machine": {observedCluster("", resumedRecord(time.Hour), on, secondMachine(off)), writeResume},
-		"a resume is written down where no record exists":                {observedCluster("", nil, on, secondMachine(off)), writeResume},
-		"machines are started once the resume is written down":           {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
-		"of two machines only the stopped one is started":                {observedCluster("", resumingRecord(time.Second), on, secondMachine(off)), start("i-1")},
-		"a stopping machine is waited for":                               {observedCluster("", nil, on, secondMachine(goingOff)), waitStart},
-		"a starting machine is waited for":                               {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), waitStart},
+		"the resume is written down before anything starts":                 {observedCluster("Running", openRecord(), off), writeResume},
+		"a resume is written down where somebody else stopped all machines": {observedCluster("", resumedRecord(time.Hour), off), writeResume},
+		"a resume is written down where no record exists":                   {observedCluster("", nil, off), writeResume},
+		"machines are started once the resume is written down":              {observedCluster("", resumingRecord(time.Second), off), start("i-0", "i-1")},
+		"a starting machine is waited for": {
+			observedCluster("", resumingRecord(time.Second), goingOn), waitStart,
+		},
+		"of two machines only the stopped one is started": {
+			observedCluster("", resumingRecord(time.Second), on, secondMachine(off)),
+			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.StartingMachinesReason, minProbeInterval},
+		},
+		"beside a starting machine the API server is followed": {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn), apiWithNodes(readyNode("n0"), staleNode("n1"))), followStart},
+
+		"a machine that somebody stopped is started, and the cluster goes on running": {
+			observedCluster("", nil, on, secondMachine(off), apiWithNodes()), inPart(StartMachines{[]string{"i-1"}}, retryInterval),
+		},
+		"a machine that stops beside a running one is waited for": {observedCluster("", nil, on, secondMachine(goingOff), apiWithNodes()), inPart(NoAction{}, retryInterval)},
+		"a machine that somebody stopped is started also while the API server is silent": {
+			observedCluster("", nil, on, secondMachine(off), func(o *Observed) { o.API = Unreachable }),
+			expectedPlan{"awake, API silent", StartMachines{[]string{"i-1"}}, running, hivev1.APIUnreachableReason, retryInterval},
+		},
+		"a machine without capacity keeps no node from its certificate": {
+			observedCluster("", resumingRecord(time.Minute), on, secondMachine(off), noCapacity, apiWithNodes(staleNode("n0"), staleNode("n1")), withRequests("csr-0")),
+			expectedPlan{"machines are starting", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.FailedToStartMachinesReason, minProbeInterval},
+		},
+		"a machine without capacity is waited for with its node": {
+			observedCluster("", resumingRecord(partialResumeAfter-time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1"))),
+			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.FailedToStartMachinesReason, maxCloudInterval},
+		},
+		"a machine without capacity is waited for no longer": {
+			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1"))),
+			inPart(StartMachines{[]string{"i-1"}}, maxCloudInterval),
+		},
+		"a machine without capacity is waited for by whoever wants all": {
+			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), staleNode("n1")),
+				func(o *Observed) { o.AwaitsAllMachines = true }),
+			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, starting, hivev1.FailedToStartMachinesReason, maxCloudInterval},
+		},
+		"a machine without capacity that no node waits for is not waited for": {
+			observedCluster("", resumingRecord(time.Minute), on, secondMachine(off), noCapacity, apiWithNodes(readyNode("n0"), readyNode("n1"))),
+			inPart(StartMachines{[]string{"i-1"}}, maxCloudInterval),
+		},
+		"a node that does not come back is waited for no longer": {
+			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), inPart(NoAction{}, maxCloudInterval),
+		},
+		"a cluster without any node is waited for": {
+			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(staleNode("n0"), staleNode("n1"))),
+			expectedPlan{"waking, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, maxCloudInterval},
+		},
+		"a machine that cannot be stopped is told": {
+			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) {
+				o.Refusal = &OrderRefusal{ObservationError{actuator.Other, "Protected"}, []string{"i-0", "i-1"}}
+			}),
+			expectedPlan{"stop machines", StopMachines{[]string{"i-0", "i-1"}}, stopping, hivev1.FailedToStopReason, retryInterval},
+		},
 
 		"the API server of a resuming cluster is waited for":  {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},
 		"the API server of a running cluster is missed":       {observedCluster("", resumedRecord(time.Minute), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "x" }), unreachable},
@@ -114,21 +169,25 @@ func TestDecide(t *testing.T) {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow+time.Second) }),
 			expectedPlan{"nodes not read yet", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
 		},
-		"an API server that stumbles is given time, but not for ever":                                     {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
-		"an API server that stumbles is given no time when the nodes are known from the last hibernation": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
-		"a machine that starts beside a running one is no resume":                                         {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
-		"a machine that starts in a resuming cluster is waited for":                                       {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), waitStart},
-		"a resuming cluster waits for its nodes":                                                          {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
-		"a resuming cluster runs when its nodes are back":                                                 {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
-		"a resumed cluster is looked after for a while":                                                   {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
-		"a cluster that resumed long ago is compared now and then":                                        {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
+		"an API server that stumbles is given time, but not for ever": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now.Add(-nodeRecordWindow) }), writeNodes},
+		"an API server that stumbles is given time also when the nodes of the last hibernation are known": {
+			observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }),
+			expectedPlan{"nodes not read yet", NoAction{}, stopping, hivev1.RecordingNodesReason, minCloudInterval},
+		},
+		"an API server that stumbles is given no time when a resume is cancelled": {observedCluster(wantHibernating, resumingRecord(time.Minute), on, func(o *Observed) { o.API, o.RequestedAt = Unreachable, o.Now }), writeNodes},
+		"a machine that starts beside a running one is no resume":                 {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
+		"a machine that starts in a resuming cluster is waited for":               {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
+		"a resuming cluster waits for its nodes":                                  {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
+		"a resuming cluster runs when its nodes are back":                         {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
+		"a resumed cluster is looked after for a while":                           {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
+		"a cluster that resumed long ago is compared now and then":                {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
 		"certificates are approved while the nodes are waited for": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")),
-			expectedPlan{"approve certificates", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
+			expectedPlan{"waking, nodes not back", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
 		},
 		"certificates are approved while a resumed cluster is looked after": {
 			observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), withRequests("csr-0", "csr-1")),
-			expectedPlan{"approve certificates", ApproveRequests{[]string{"csr-0", "csr-1"}}, running, running, minProbeInterval},
+			expectedPlan{"running", ApproveRequests{[]string{"csr-0", "csr-1"}}, running, running, minProbeInterval},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -345,6 +404,14 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 		},
 		"a stop without recorded nodes warns": {observedCluster(wantHibernating, unrecorded, on), decision.False(hivev1.StoppingMachinesReason,
 			"Stopping the cluster's 2 machines; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up")},
+		"a stop with nodes of the last hibernation warns": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, func(o *Observed) { o.API = Unreachable }), decision.False(hivev1.StoppingMachinesReason,
+			"Stopping the cluster's 2 machines; its nodes could not be written down, and those of the last hibernation count")},
+		"machines that the cloud refuses to start are told in its words": {
+			observedCluster("", slowResume(time.Hour), off, func(o *Observed) {
+				o.Refusal = &OrderRefusal{ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}
+			}),
+			decision.False(hivev1.FailedToStartMachinesReason, "No room"),
+		},
 		"a stop without nodes warns before anything is stopped": {observedCluster(wantHibernating, nil, on), decision.False(hivev1.StoppingMachinesReason,
 			"Stopping the cluster's 2 machines; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up")},
 		"machines that start in time are counted": {
@@ -380,7 +447,8 @@ func TestWhatIsAskedOfACluster(t *testing.T) {
 		"a cluster that is about to hibernate is asked for its nodes": {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
 		"a cluster whose machines stop is left alone":                 {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
 		"a cluster that hibernates is left alone":                     {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
-		"a cluster whose machines start is left alone":                {observedCluster("", resumingRecord(time.Minute), on, secondMachine(actuator.Starting)), []string{"cloud"}},
+		"a cluster whose machines start is left alone":                {observedCluster("", resumingRecord(time.Minute), actuator.Starting), []string{"cloud"}},
+		"a cluster is asked for everything once a machine runs":       {observedCluster("", resumingRecord(time.Minute), on, secondMachine(actuator.Starting)), []string{"cloud", "cluster", "nodes", "requests"}},
 		"a resuming cluster is asked for everything":                  {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
 		"a cluster that has just resumed is asked for everything":     {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
 		"a cluster that resumed long ago is only probed":              {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
@@ -397,6 +465,64 @@ func TestWhatIsAskedOfACluster(t *testing.T) {
 				if asked != slices.Contains(row.want, kind) {
 					t.Errorf("expected the %s to be asked: %v, found %v", kind, !asked, asked)
 				}
+			}
+		})
+	}
+}
+
+// TestTroubleIsTold is what a cluster runs without, and which waits have lasted too long.
+func TestTroubleIsTold(t *testing.T) {
+	const on, off = actuator.Running, actuator.Stopped
+	refused := func(class actuator.ErrorClass, ids ...string) func(*Observed) {
+		return func(o *Observed) { o.Refusal = &OrderRefusal{ObservationError{class, "The cloud says no"}, ids} }
+	}
+	sleeping := func(since time.Duration) *hivev1.HibernationRecord {
+		r := openRecord()
+		r.SleepStartedAt = metav1.NewTime(modelTime().Add(-since))
+		return r
+	}
+	all := func(o *Observed) { o.AwaitsAllMachines = true }
+	for name, row := range map[string]struct {
+		in                Observed
+		degraded, stalled decision.Condition
+	}{
+		"a whole cluster": {in: observedCluster("", resumedRecord(time.Hour), on, apiWithNodes())},
+		"a machine that somebody stopped": {
+			in:       observedCluster("", nil, on, secondMachine(off), apiWithNodes()),
+			degraded: decision.True(hivev1.MachinesMissingReason, "The cluster runs without what is missing; machines that do not run: worker (i-1)"),
+		},
+		"a machine and its node": {
+			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), apiWithNodes(readyNode("n0"), staleNode("n1"))),
+			degraded: decision.True(hivev1.MachinesMissingReason,
+				"The cluster runs without what is missing; machines that do not run: worker (i-1); The cloud says no; nodes that have not reported since the resume: n1"),
+		},
+		"a node": {
+			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))),
+			degraded: decision.True(hivev1.NodesMissingReason, "The cluster runs without what is missing; nodes that have not reported since the resume: n1"),
+		},
+		"a resume that takes its time": {in: observedCluster("", resumingRecord(stalledAfter-time.Second), on, func(o *Observed) { o.API = Unreachable })},
+		"a resume that hangs at the API server": {
+			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }),
+			stalled: decision.True(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer: no answer in time"),
+		},
+		"a resume that has to have all machines": {
+			in:      observedCluster("", resumingRecord(stalledAfter+time.Second), on, secondMachine(off), refused(actuator.NoCapacity, "i-1"), all, apiWithNodes(readyNode("n0"), staleNode("n1"))),
+			stalled: decision.True(hivev1.FailedToStartMachinesReason, "The cloud says no"),
+		},
+		"a hibernation that hangs": {
+			in:      observedCluster(wantHibernating, sleeping(stalledAfter+time.Second), actuator.Stopping),
+			stalled: decision.True(hivev1.WaitingForMachinesToStopReason, "Waiting for i-0, worker (i-1) to stop"),
+		},
+		"a hibernation that is refused for good": {
+			in:      observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Other, "i-0", "i-1")),
+			stalled: decision.True(hivev1.FailedToStopReason, "The cloud says no; no machine is stopped before all can be: remove what keeps these from stopping, or set spec.powerState to Running"),
+		},
+		"a hibernation that is refused for now": {in: observedCluster(wantHibernating, sleeping(time.Second), on, refused(actuator.Throttled, "i-0", "i-1"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			if diff := cmp.Diff([]decision.Condition{row.degraded, row.stalled}, []decision.Condition{p.Degraded, p.Stalled}); diff != "" {
+				t.Errorf("degraded and stalled (-want +got):\n%s", diff)
 			}
 		})
 	}

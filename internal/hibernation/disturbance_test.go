@@ -18,6 +18,7 @@ const (
 	actionRefused          disturbance = "action refused"
 	actionPartlyRefused    disturbance = "action refused for the second machine"
 	cloudUnreachable       disturbance = "cloud unreachable"
+	cloudLags              disturbance = "cloud shows what was before"
 	clusterUnreachableOnce disturbance = "cluster unreachable"
 
 	// Between passes.
@@ -26,12 +27,15 @@ const (
 	firstMeddled   disturbance = "first machine switched by somebody else"
 	secondMeddled  disturbance = "second machine switched by somebody else"
 	managerAway    disturbance = "manager away"
+	startsRefused  disturbance = "no capacity for the second machine"
+	stopsRefused   disturbance = "second machine cannot be stopped"
+	refusalEnds    disturbance = "nothing is refused any more"
 )
 
 func disturbances() []disturbance {
 	return []disturbance{
-		statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, clusterUnreachableOnce,
-		desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway,
+		statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, cloudLags, clusterUnreachableOnce,
+		desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway, startsRefused, stopsRefused,
 	}
 }
 
@@ -47,7 +51,13 @@ func (s modelState) applyDisturbance(d disturbance) modelState {
 		s.machines[1] = s.machines[1].meddle(transitionPasses(1))
 	case managerAway:
 		s = s.tick(idleTime)
-	case undisturbed, statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, clusterUnreachableOnce:
+	case startsRefused:
+		s.refuses = starts
+	case stopsRefused:
+		s.refuses = stops
+	case refusalEnds:
+		s.refuses = nothing
+	case undisturbed, statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, cloudLags, clusterUnreachableOnce:
 		s, _ = s.stepAndTick(d)
 	}
 	return s
@@ -75,16 +85,10 @@ func (m modelMachine) meddle(slowness int) modelMachine {
 	}
 }
 
-// refusedPlan is what the controller makes of a plan whose effect was refused; no effect cannot be refused.
+// refusedPlan is what the controller makes of a plan whose effect was refused: what becomes of orders is observed later.
 func refusedPlan(p Plan) Plan {
-	switch p.Do.(type) {
-	case StopMachines:
-		return p.WithRefusal(actuator.WrongState, "The cloud refused to stop i-0")
-	case StartMachines:
-		return p.WithRefusal(actuator.NoCapacity, "The cloud has no room for i-0")
-	case ApproveRequests:
+	if _, ok := p.Do.(ApproveRequests); ok {
 		return p.WithRefusal(actuator.Unreachable, "The cluster refused csr-0")
-	case NoAction:
 	}
 	return p
 }

@@ -34,6 +34,11 @@ func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterReadyCondition), p.Ready) && isFailureReason(p.Ready.Reason) {
 		events = append(events, decision.Event{Warning: true, Reason: p.Ready.Reason, Action: powerAction, Note: p.Ready.Message})
 	}
+	for kind, c := range map[string]decision.Condition{hivev1.ClusterDegradedCondition: p.Degraded, hivev1.ClusterStalledCondition: p.Stalled} {
+		if c.Status == metav1.ConditionTrue && !meta.IsStatusConditionTrue(before, kind) {
+			events = append(events, decision.Event{Warning: true, Reason: kind, Action: powerAction, Note: c.Message})
+		}
+	}
 	return events
 }
 

@@ -19,10 +19,15 @@ func TestTransitionEvents(t *testing.T) {
 	runs := Decide(observedCluster("", nil, on, apiWithNodes()))
 	sleeps := Decide(observedCluster(wantHibernating, openRecord(), off))
 	stops := Decide(observedCluster(wantHibernating, openRecord(), on))
-	late := Decide(observedCluster(wantHibernating, &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Hour)}, on))
-	stopFails := stops.WithRefusal(actuator.WrongState, "Refused")
+	late := Decide(observedCluster(wantHibernating, &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(lateAfter + time.Second)}, on))
+	stalled := Decide(observedCluster(wantHibernating, &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Hour)}, on))
+	degraded := Decide(observedCluster("", nil, on, secondMachine(off), apiWithNodes()))
+	refused := func(o *Observed) {
+		o.Refusal = &OrderRefusal{ObservationError{actuator.WrongState, "Refused"}, []string{"i-0", "i-1"}}
+	}
+	stopFails := Decide(observedCluster(wantHibernating, openRecord(), on, refused))
 	resumes := Decide(observedCluster("", resumingRecord(time.Minute), off))
-	startFails := resumes.WithRefusal(actuator.WrongState, "Refused")
+	startFails := Decide(observedCluster("", resumingRecord(time.Minute), off, refused))
 	silent := Decide(observedCluster("", nil, on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "No answer" }))
 	approves := Decide(observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), withRequests("csr-0")))
 	unsupported := Decide(observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "Too old" }))
@@ -53,6 +58,9 @@ func TestTransitionEvents(t *testing.T) {
 		"the end of a hibernation does not name who asked":                        {savedConditions(resumes), sleeps, []decision.Event{asleep}},
 		"the same conditions again have no event":                                 {savedConditions(stops), stops, nil},
 		"machines that are late have no event":                                    {savedConditions(stops), late, nil},
+		"a hibernation that hangs is a warning":                                   {savedConditions(stops), stalled, []decision.Event{warning(hivev1.ClusterStalledCondition, "Waiting for i-0, worker (i-1) to stop")}},
+		"a cluster that runs in part is a warning":                                {savedConditions(runs), degraded, []decision.Event{warning(hivev1.ClusterDegradedCondition, degraded.Degraded.Message)}},
+		"a cluster that goes on running in part has no event":                     {savedConditions(degraded), degraded, nil},
 		"the beginning of a resume has an event":                                  {savedConditions(sleeps), resumes, []decision.Event{resuming}},
 		"the end of a resume has an event":                                        {savedConditions(resumes), runs, []decision.Event{running}},
 		"a refused stop is a warning":                                             {savedConditions(stops), stopFails, []decision.Event{failed(hivev1.FailedToStopReason)}},
@@ -85,6 +93,8 @@ func savedConditions(p Plan) []metav1.Condition {
 		hivev1.ClusterHibernatingCondition: p.Hibernating,
 		hivev1.ClusterReadyCondition:       p.Ready,
 		hivev1.ClusterUnreachableCondition: p.Unreachable,
+		hivev1.ClusterDegradedCondition:    p.Degraded,
+		hivev1.ClusterStalledCondition:     p.Stalled,
 	} {
 		list = append(list, metav1.Condition{Type: kind, Status: c.Status, Reason: c.Reason, Message: c.Message})
 	}

@@ -101,9 +101,9 @@ func shortestInterval(rule string) time.Duration {
 	switch rule {
 	case "deleted", "paused", "not installed", "invalid spec", "cannot hibernate":
 		return 0
-	case "write the nodes down", "write the wake-up down", "approve certificates": // They change the world, so the next look is another one.
+	case "write the nodes down", "write the wake-up down": // They change the world, so the next look is another one.
 		return immediately
-	case "waking, API silent", "waking, nodes not back":
+	case "machines are starting", "waking, API silent", "waking, nodes not back", "running in part", "running":
 		return minProbeInterval
 	default:
 		return minCloudInterval
@@ -117,6 +117,8 @@ func canBeObserved(o Observed) bool {
 	case cloudAsked && !NeedsCloud(o), o.ObservationError != nil && len(o.Machines) > 0:
 		return false
 	case (o.API != NotProbed) != NeedsCluster(o):
+		return false
+	case o.Refusal != nil && len(o.Machines) == 0:
 		return false
 	case len(o.Nodes) > 0 && !NeedsNodes(o), len(o.Approvable) > 0 && !NeedsCertificateRequests(o):
 		return false
@@ -138,7 +140,8 @@ func harmfulEffects(o Observed, p Plan) []string {
 			wrong = append(wrong, "stops others than the running machines")
 		}
 	case StartMachines:
-		if o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt == nil || blocked {
+		isSafe := o.Record != nil && o.Record.ResumeStartedAt != nil || o.anyMachineIs(actuator.Running)
+		if o.shouldHibernate() || !isSafe || blocked {
 			wrong = append(wrong, "starts although nobody wants it, something blocks it or no record is safe")
 		}
 		if !slices.Equal(do.IDs, o.machineIDs(actuator.Stopped)) || len(do.IDs) == 0 {
@@ -150,14 +153,22 @@ func harmfulEffects(o Observed, p Plan) []string {
 		}
 	case NoAction:
 	}
-	if !o.shouldHibernate() && o.anyMachineIs(actuator.Stopped) && !blocked && o.isResuming() && !reflect.DeepEqual(p.Do, StartMachines{IDs: o.machineIDs(actuator.Stopped)}) {
+	if !o.shouldHibernate() && o.anyMachineIs(actuator.Stopped) && !blocked && o.isResuming() && len(o.Approvable) == 0 &&
+		!reflect.DeepEqual(p.Do, StartMachines{IDs: o.machineIDs(actuator.Stopped)}) {
 		wrong = append(wrong, "leaves machines off")
+	}
+	if !o.shouldHibernate() && len(o.Approvable) > 0 && !blocked && p.Rule != "write the wake-up down" && !reflect.DeepEqual(p.Do, ApproveRequests{Requests: o.Approvable}) {
+		wrong = append(wrong, "leaves nodes without their certificates")
 	}
 	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.allMachinesAre(actuator.Stopped) {
 		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
 	}
-	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || o.NoActuator == "" && !everyKnownMachineRuns(o) || o.hasNotResumed() && !nodesBack(o)) {
-		wrong = append(wrong, "is ready without its machines, its API server or its nodes")
+	isWhole := (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
+	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || isWhole == (p.Degraded.Status == metav1.ConditionTrue)) {
+		wrong = append(wrong, "is ready without its API server, or without machines or nodes and does not say so")
+	}
+	if p.Ready.Status == metav1.ConditionTrue && !isWhole && o.isResuming() && !o.mayRunInPart() {
+		wrong = append(wrong, "runs in part before its time")
 	}
 	if o.Record != nil && (p.Record == nil || len(p.Record.Nodes) == 0 && len(o.Record.Nodes) > 0) {
 		wrong = append(wrong, "forgets its record")
@@ -204,10 +215,12 @@ func observations() iter.Seq[Observed] {
 		for _, o := range objectFacts() {
 			for _, machines := range machineSets() {
 				for _, cluster := range apiObservations() {
-					o.Machines, o.API, o.APIMessage = machines, cluster.API, cluster.APIMessage
-					o.Nodes, o.Approvable = cluster.Nodes, cluster.Approvable
-					if !yield(o) {
-						return
+					for _, refusal := range []*OrderRefusal{nil, {ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}, {ObservationError{actuator.Other, "Protected"}, []string{"i-0"}}} {
+						o.Machines, o.API, o.APIMessage = machines, cluster.API, cluster.APIMessage
+						o.Nodes, o.Approvable, o.Refusal = cluster.Nodes, cluster.Approvable, refusal
+						if !yield(o) {
+							return
+						}
 					}
 				}
 			}

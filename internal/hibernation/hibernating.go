@@ -20,6 +20,9 @@ func clusterHibernates(o Observed) Plan {
 	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates")
 	p.Record = withAsleepAt(p.Record, new(metav1.NewTime(o.Now)))
 	p.RequeueAfter = driftInterval
+	if left := closeLookWindow - o.Now.Sub(p.Record.AsleepAt.Time); left > 0 {
+		p.CloudInterval, p.RequeueAfter = closeLookInterval, max(left, minCloudInterval)
+	}
 	return p
 }
 
@@ -44,18 +47,20 @@ func recordNodes(o Observed) Plan {
 }
 
 func stopMachines(o Observed) Plan {
-	p := stoppingPlan(o)
+	p := awaitStopped(o)
 	p.Do = StopMachines{IDs: o.machineIDs(actuator.Running)}
 	p.Record = withAsleepAt(p.Record, nil)
-	p.RequeueAfter, p.AwaitsMachines = minCloudInterval, true
-	p.RefusedSince = o.Now.Sub(o.Record.SleepStartedAt.Time)
-	p.RefusalNote = "; the cluster's other machines are stopped, so that it is down in part: remove what keeps these from stopping, or set spec.powerState to Running"
+	if o.Refusal != nil {
+		p.RetryAfter = refusalRest(o.Refusal.Class, o.Record.SleepStartedAt.Time, o.Now)
+		p.RequeueAfter = max(p.RetryAfter, minCloudInterval)
+		p.CloudInterval = p.RequeueAfter
+	}
 	return p
 }
 
 func awaitStopped(o Observed) Plan {
 	p := stoppingPlan(o)
-	p.RequeueAfter, p.AwaitsMachines = cloudInterval(o.Record.SleepStartedAt.Time, o.Now), true
+	p.RequeueAfter, p.CloudInterval = machineWaitInterval, cloudInterval(o.Record.SleepStartedAt.Time, o.Now)
 	return p
 }
 
@@ -88,6 +93,9 @@ func clusterAsleepCondition() decision.Condition {
 }
 
 func stoppingCondition(o Observed) decision.Condition {
+	if o.Refusal != nil && o.isHibernationOpen() && o.anyMachineIs(actuator.Running) {
+		return decision.False(hivev1.FailedToStopReason, o.Refusal.Message+o.refusedStopNote())
+	}
 	// Machines are named only once they are late: a message that changes with every machine is a write each.
 	if o.isHibernationOpen() && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
 		pending := o.machineIDs(actuator.Running, actuator.Stopping, actuator.Starting)
@@ -96,13 +104,34 @@ func stoppingCondition(o Observed) decision.Condition {
 	return decision.False(hivev1.StoppingMachinesReason, fmt.Sprintf("Stopping the cluster's %d machines%s", len(o.Machines), o.unrecordedNodesWarning()))
 }
 
+// refusedStopNote says how much of the cluster runs that cannot be stopped, and what to do about it.
+func (o Observed) refusedStopNote() string {
+	switch {
+	case !isLastingRefusal(o.Refusal.Class):
+		return ""
+	case o.allMachinesAre(actuator.Running):
+		return "; no machine is stopped before all can be: remove what keeps these from stopping, or set spec.powerState to Running"
+	default:
+		return "; others are stopped, so that the cluster is down in part: remove what keeps these from stopping, or set spec.powerState to Running"
+	}
+}
+
+// isLastingRefusal reports whether a refusal does not pass by itself.
+func isLastingRefusal(c actuator.ErrorClass) bool {
+	return c == actuator.Other || c == actuator.NotFound
+}
+
 // unrecordedNodesWarning is shown while the hibernation can still be cancelled: without recorded nodes, and without
 // OpenShift Machines, nobody can judge certificate requests at the resume.
 func (o Observed) unrecordedNodesWarning() string {
-	if len(ensureHibernationRecord(o).Nodes) > 0 {
+	switch {
+	case len(ensureHibernationRecord(o).Nodes) == 0:
+		return "; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up"
+	case !o.isHibernationOpen() && !o.isResuming() && len(o.Nodes) == 0:
+		return "; its nodes could not be written down, and those of the last hibernation count"
+	default:
 		return ""
 	}
-	return "; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up"
 }
 
 // ensureHibernationRecord keeps an open record and opens one otherwise. Nodes that could not be listed are taken from the last

@@ -22,6 +22,8 @@ import (
 type modelState struct {
 	desired  hivev1.PowerState
 	machines [2]modelMachine
+	// refuses is what the cloud refuses to do with the second machine.
+	refuses refusal
 	// apiPasses counts the passes since the first machine runs, up to apiBootPasses.
 	apiPasses int
 	nodes     [2]modelNode
@@ -49,15 +51,20 @@ type modelRecord struct {
 	nodes                               [2]nodeRecord
 }
 
-type reportedConditions struct{ hibernating, ready, unreachable decision.Condition }
+type reportedConditions struct{ hibernating, ready, unreachable, degraded, stalled decision.Condition }
 
 type (
+	refusal     string
 	certificate string
 	nodeRecord  string
 	age         time.Duration
 )
 
 const (
+	nothing refusal = ""
+	starts  refusal = "starts"
+	stops   refusal = "stops"
+
 	expired      certificate = "expired"
 	clientAsked  certificate = "client certificate asked for"
 	clientValid  certificate = "client certificate valid"
@@ -70,7 +77,7 @@ const (
 
 	never age = -1 << 63
 	// forever is older than every age that a decision looks at.
-	forever = age(12 * time.Minute)
+	forever = age(16 * time.Minute)
 
 	apiBootPasses = 4
 	// nodeGracePeriod is how long a cluster believes a node that does not report.
@@ -131,8 +138,12 @@ func (s modelState) observeState(d disturbance) Observed {
 		return o
 	}
 	for i, m := range s.machines {
+		if d == cloudLags {
+			m.state = m.stateBefore()
+		}
 		o.Machines = append(o.Machines, actuator.Machine{ID: machineID(i), State: m.state})
 	}
+	o.Refusal = s.lastRefusal()
 	if !NeedsCluster(o) {
 		return o
 	}
@@ -155,6 +166,31 @@ func (s modelState) observeState(d disturbance) Observed {
 	return o
 }
 
+// stateBefore is what a cloud shows whose reads lag.
+func (m modelMachine) stateBefore() actuator.MachineState {
+	switch m.state {
+	case actuator.Stopping:
+		return actuator.Running
+	case actuator.Starting:
+		return actuator.Stopped
+	case actuator.Running, actuator.Stopped:
+	}
+	return m.state
+}
+
+// lastRefusal is what became of the order that the last pass has given.
+func (s modelState) lastRefusal() *OrderRefusal {
+	second := s.machines[1].state
+	switch {
+	case s.refuses == starts && s.wantsRunning() && second == actuator.Stopped && s.record.resume != never:
+		return &OrderRefusal{ObservationError{actuator.NoCapacity, "The cloud has no room for i-1"}, []string{machineID(1)}}
+	case s.refuses == stops && !s.wantsRunning() && second == actuator.Running && s.record.exists && s.record.resume == never:
+		return &OrderRefusal{ObservationError{actuator.Other, "The cloud refused to stop i-1"}, []string{machineID(0), machineID(1)}}
+	default:
+		return nil
+	}
+}
+
 // reconcileOnce is one pass of the controller: observe, decide, act, save. The disturbance says what goes wrong in it.
 func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 	p := Decide(s.observeState(d))
@@ -165,11 +201,12 @@ func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 	case actionPartlyRefused:
 		next = next.applyAction(firstTargetOnly(p.Do))
 		p = refusedPlan(p)
-	case undisturbed, statusLost, cloudUnreachable, clusterUnreachableOnce, desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway:
+	case undisturbed, statusLost, cloudUnreachable, cloudLags, clusterUnreachableOnce, desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway,
+		startsRefused, stopsRefused, refusalEnds:
 		next = next.applyAction(p.Do)
 	}
 	if d != statusLost {
-		next.record, next.reported = recordOf(p.Record), reportedConditions{p.Hibernating, p.Ready, p.Unreachable}
+		next.record, next.reported = recordOf(p.Record), reportedConditions{p.Hibernating, p.Ready, p.Unreachable, p.Degraded, p.Stalled}
 	}
 	return next, p
 }
@@ -178,6 +215,9 @@ func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 func (s modelState) stepAndTick(d disturbance) (modelState, Plan) {
 	saved, p := s.reconcileOnce(d)
 	after := p.RequeueAfter
+	if p.CloudInterval > 0 {
+		after = min(after, p.CloudInterval)
+	}
 	if after == 0 {
 		after = driftInterval
 	}
@@ -192,6 +232,9 @@ func (s modelState) stepAndTick(d disturbance) (modelState, Plan) {
 func (s modelState) applyAction(do Action) modelState {
 	switch do := do.(type) {
 	case StopMachines:
+		if s.refuses == stops && slices.Contains(do.IDs, machineID(1)) {
+			return s // A cluster is stopped whole or not at all.
+		}
 		for i := range s.machines {
 			if slices.Contains(do.IDs, machineID(i)) && s.machines[i].state == actuator.Running {
 				s.machines[i] = modelMachine{actuator.Stopping, transitionPasses(i)}
@@ -199,7 +242,8 @@ func (s modelState) applyAction(do Action) modelState {
 		}
 	case StartMachines:
 		for i := range s.machines {
-			if slices.Contains(do.IDs, machineID(i)) && s.machines[i].state == actuator.Stopped {
+			isRefused := s.refuses == starts && i == 1
+			if slices.Contains(do.IDs, machineID(i)) && s.machines[i].state == actuator.Stopped && !isRefused {
 				s.machines[i] = modelMachine{actuator.Starting, transitionPasses(i)}
 			}
 		}
@@ -259,8 +303,8 @@ func (m modelMachine) tick() modelMachine {
 func (s modelState) tickNode(i int, d time.Duration) modelState {
 	n := &s.nodes[i]
 	n.seen = n.seen.plus(d)
-	if s.machines[i].state == actuator.Stopped {
-		n.certificate = expired
+	if s.machines[i].state == actuator.Stopped && !s.wantsRunning() {
+		n.certificate = expired // A machine that somebody switches off is back before that.
 	}
 	if s.nodeReports(i) {
 		n.ready, n.seen = true, 0
@@ -335,6 +379,6 @@ func noRecord() modelRecord {
 
 // format shows a state to the reader of a failure.
 func (s modelState) format() string {
-	return fmt.Sprintf("want %s; machines %v, API %d, nodes %v; record %+v; reported %s/%s",
-		s.desired, s.machines, s.apiPasses, s.nodes, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
+	return fmt.Sprintf("want %s; machines %v, refused %q, API %d, nodes %v; record %+v; reported %s/%s",
+		s.desired, s.machines, s.refuses, s.apiPasses, s.nodes, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
 }

@@ -35,6 +35,10 @@ type Observed struct {
 	ObservationError *ObservationError
 	// Machines are the cluster's machines at the cloud.
 	Machines []actuator.Machine
+	// Refusal is what the cloud said to the last order that is still wanted; nil unless it was refused.
+	Refusal *OrderRefusal
+	// AwaitsAllMachines says that the cluster is not to run without machines that do not start.
+	AwaitsAllMachines bool
 
 	// API is whether the cluster's API server answers; NotProbed where NeedsCluster is false.
 	API APIState
@@ -68,6 +72,13 @@ type ObservationError struct {
 	Message string
 }
 
+// OrderRefusal is an order to stop or to start machines that was refused, for all of them or for some.
+type OrderRefusal struct {
+	ObservationError
+	// MachineIDs are the machines that it was refused for.
+	MachineIDs []string
+}
+
 // APIState is whether the cluster's API server answers.
 type APIState string
 
@@ -93,7 +104,7 @@ func NeedsCloud(o Observed) bool {
 }
 
 // NeedsCluster reports whether the cluster has to be dialled, given its machines: to record its nodes before they stop,
-// and to follow it while it resumes and runs. A cluster that hibernates is never dialled.
+// and to follow it from the first machine that runs. A cluster that hibernates is never dialled.
 func NeedsCluster(o Observed) bool {
 	switch {
 	case o.Deleted, o.Paused, !o.Installed, o.Invalid != "", o.isRequestedHibernationUnsupported(), o.ObservationError != nil:
@@ -101,7 +112,7 @@ func NeedsCluster(o Observed) bool {
 	case o.shouldHibernate():
 		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running)
 	default:
-		return o.NoActuator != "" || o.isPowerOnComplete()
+		return o.NoActuator != "" || o.anyMachineIs(actuator.Running)
 	}
 }
 
@@ -111,6 +122,11 @@ func IsPowerSettled(o Observed) bool {
 		return o.allMachinesAre(actuator.Stopped)
 	}
 	return o.allMachinesAre(actuator.Running) && !o.isResuming()
+}
+
+// IsFollowed reports whether the cluster resumes and some of its machines run.
+func IsFollowed(o Observed) bool {
+	return !o.shouldHibernate() && o.isResuming() && o.anyMachineIs(actuator.Running)
 }
 
 // IsInAftercare reports whether the cluster was resumed a short while ago.
@@ -151,19 +167,62 @@ func (o Observed) isInAftercare() bool {
 	return o.Record != nil && o.Record.ResumedAt != nil && o.Now.Sub(o.Record.ResumedAt.Time) < aftercareWindow
 }
 
-// isPowerOnComplete reports whether nothing has to be started.
-func (o Observed) isPowerOnComplete() bool {
-	if o.hasNotResumed() {
-		return o.allMachinesAre(actuator.Running)
-	}
-	// A settled cluster may grow: a machine that starts beside a running one is new and belongs to no resume.
-	return o.anyMachineIs(actuator.Running) && len(o.machineIDs(actuator.Stopped, actuator.Stopping)) == 0
+// awaitsNodeRecord reports whether the nodes of today are not known while the API server may still answer. A resume that is
+// cancelled leaves those that it awaited.
+func (o Observed) awaitsNodeRecord() bool {
+	isKnown := o.isResuming() && len(o.Record.Nodes) > 0
+	return o.shouldHibernate() && !o.isHibernationOpen() && o.API == Unreachable && !isKnown && o.Now.Sub(o.RequestedAt) < nodeRecordWindow
 }
 
-// awaitsNodeRecord reports whether the nodes are not known from anywhere while the API server may still answer.
-func (o Observed) awaitsNodeRecord() bool {
-	return o.shouldHibernate() && !o.isHibernationOpen() && o.API == Unreachable && len(ensureHibernationRecord(o).Nodes) == 0 &&
-		o.Now.Sub(o.RequestedAt) < nodeRecordWindow
+// needsResumeRecord reports whether machines are to be started that hibernated, stop late so that their resume is not over after
+// all, or were all switched off. One that stops later beside others that run is started without: nobody gets certificates for that.
+func (o Observed) needsResumeRecord() bool {
+	if o.isInAftercare() {
+		return len(o.missingMachines()) > 0
+	}
+	return o.anyMachineIs(actuator.Stopped) && (o.isHibernationOpen() || !o.isResuming() && !o.anyMachineIs(actuator.Running))
+}
+
+// awaitsMachines reports whether the cluster does not run before more machines do.
+func (o Observed) awaitsMachines() bool {
+	switch {
+	case o.NoActuator != "":
+		return false
+	case !o.anyMachineIs(actuator.Running):
+		return true
+	default:
+		return o.hasNotResumed() && !o.allMachinesAre(actuator.Running) && !o.mayRunInPart()
+	}
+}
+
+// mayRunInPart reports whether a resuming cluster runs although machines or nodes are missing: at once if only machines are that the
+// cloud refuses and no node waits for, and otherwise after a while with those that are back.
+func (o Observed) mayRunInPart() bool {
+	if o.AwaitsAllMachines || o.API != Reachable || !o.isResuming() {
+		return false
+	}
+	missing := len(o.missingNodes())
+	if missing == 0 && !slices.ContainsFunc(o.missingMachines(), func(id string) bool { return !o.isRefused(id) }) {
+		return true
+	}
+	return o.Now.Sub(o.Record.ResumeStartedAt.Time) > partialResumeAfter && missing < len(o.awaitedNodes())
+}
+
+// awaitsNodes reports whether a resuming cluster does not run before more of its nodes do.
+func (o Observed) awaitsNodes() bool {
+	return o.hasNotResumed() && len(o.missingNodes()) > 0 && !o.mayRunInPart()
+}
+
+// missingMachines are those that a cluster which should run does without. Beside a cluster that has resumed, one that starts is new.
+func (o Observed) missingMachines() []string {
+	if o.hasNotResumed() {
+		return o.machineIDs(actuator.Stopped, actuator.Stopping, actuator.Starting)
+	}
+	return o.machineIDs(actuator.Stopped, actuator.Stopping)
+}
+
+func (o Observed) isRefused(id string) bool {
+	return o.Refusal != nil && slices.Contains(o.Refusal.MachineIDs, id)
 }
 
 func (o Observed) anyMachineIs(s actuator.MachineState) bool { return len(o.machineIDs(s)) > 0 }

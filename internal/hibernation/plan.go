@@ -23,15 +23,16 @@ type Plan struct {
 	Do Action
 	// Hibernating, Ready and Unreachable are the owned conditions, all of them in every plan.
 	Hibernating, Ready, Unreachable decision.Condition
+	// Degraded and Stalled are empty unless they are True.
+	Degraded, Stalled decision.Condition
 	// Record replaces the record of the hibernation.
 	Record *hivev1.HibernationRecord
 	// RequeueAfter is when to look again; zero waits for an event.
 	RequeueAfter time.Duration
-	// AwaitsMachines says that nothing but a change of the machines makes another plan.
-	AwaitsMachines bool
-	// RefusalNote follows the message of a refusal that stays, and RefusedSince is since when it may have stood.
-	RefusalNote  string
-	RefusedSince time.Duration
+	// CloudInterval is how often the machines are looked at while one is to change; zero while none is. The pass runs once one has.
+	CloudInterval time.Duration
+	// RetryAfter is how long machines rest that the cloud has refused to stop or to start.
+	RetryAfter time.Duration
 }
 
 // Action is one effect on the cloud or the cluster. The set is closed.
@@ -56,26 +57,9 @@ func (StopMachines) isAction()    {}
 func (StartMachines) isAction()   {}
 func (ApproveRequests) isAction() {}
 
-// WithRefusal returns the plan after its effect was refused: it reports that, and looks again when that makes sense.
-// What went well of the plan, such as the record, stays.
+// WithRefusal returns the plan after an approval was refused. What went well of the plan, such as the record, stays.
 func (p Plan) WithRefusal(class actuator.ErrorClass, message string) Plan {
-	isLasting := class == actuator.Other || class == actuator.NotFound
-	if isLasting {
-		message += p.RefusalNote
-	}
-	switch p.Do.(type) {
-	case StopMachines:
-		p.Ready = decision.False(hivev1.FailedToStopReason, message)
-	case StartMachines:
-		p.Ready = decision.False(hivev1.FailedToStartMachinesReason, message)
-	case ApproveRequests:
-		p.Ready = decision.False(hivev1.FailedToApproveReason, message)
-	case NoAction:
-	}
-	p.RequeueAfter = retryIntervalFor(class)
-	if isLasting {
-		p.RequeueAfter = min(max(p.RequeueAfter, p.RefusedSince/refusalShare), driftInterval)
-	}
+	p.Ready, p.RequeueAfter = decision.False(hivev1.FailedToApproveReason, message), retryIntervalFor(class)
 	return p
 }
 

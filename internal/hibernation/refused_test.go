@@ -3,11 +3,11 @@
 package hibernation
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -47,57 +47,46 @@ func TestObservationErrorsAreReported(t *testing.T) {
 	}
 }
 
-func TestRefusedActionsAreReported(t *testing.T) {
-	on, off := actuator.Running, actuator.Stopped
+func TestRefusedApprovalsAreReported(t *testing.T) {
+	for class, want := range errorClasses() {
+		t.Run(string(class), func(t *testing.T) {
+			p := Decide(observedCluster("", resumingRecord(time.Minute), actuator.Running, apiWithNodes(staleNode("n0")), withRequests("csr-0"))).WithRefusal(class, "Refused")
+			if p.Ready != decision.False(hivev1.FailedToApproveReason, "Refused") || p.RequeueAfter != want.RequeueAfter {
+				t.Errorf("found %+v after %s, want the refusal and %s", p.Ready, p.RequeueAfter, want.RequeueAfter)
+			}
+		})
+	}
+}
+
+func TestRefusedMachinesAreTriedLessAndLess(t *testing.T) {
 	for name, row := range map[string]struct {
-		in   Observed
-		want string
+		class actuator.ErrorClass
+		in    func(since time.Duration) Observed
+		want  []time.Duration
 	}{
-		"a stop":                             {observedCluster(wantHibernating, openRecord(), on), hivev1.FailedToStopReason},
-		"a start":                            {observedCluster("", resumingRecord(time.Second), off), hivev1.FailedToStartMachinesReason},
-		"an approval during a resume":        {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")), hivev1.FailedToApproveReason},
-		"an approval at the end of a resume": {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withRequests("csr-0")), hivev1.FailedToApproveReason},
-		"an approval in aftercare":           {observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), withRequests("csr-0")), hivev1.FailedToApproveReason},
+		"a stop that is refused for good": {actuator.Other, func(since time.Duration) Observed {
+			o := observedCluster(wantHibernating, openRecord(), actuator.Running)
+			o.Record.SleepStartedAt = metav1.NewTime(o.Now.Add(-since))
+			return o
+		}, []time.Duration{retryInterval, 2 * time.Minute, driftInterval}},
+		"a start without room": {actuator.NoCapacity, func(since time.Duration) Observed {
+			return observedCluster("", resumingRecord(since.Truncate(time.Second)), actuator.Stopped)
+		}, []time.Duration{maxCloudInterval, maxCapacityRest, maxCapacityRest}},
+		"a start that is throttled": {actuator.Throttled, func(since time.Duration) Observed {
+			return observedCluster("", resumingRecord(since), actuator.Stopped)
+		}, []time.Duration{maxCloudInterval, maxCloudInterval, maxCloudInterval}},
 	} {
-		for class, wantClass := range errorClasses() {
-			t.Run(name+", "+string(class), func(t *testing.T) {
-				want := Decide(row.in)
-				got := want.WithRefusal(class, "Refused")
-				message := "Refused"
-				if class == actuator.Other || class == actuator.NotFound {
-					message += want.RefusalNote
-				}
-				want.Ready, want.RequeueAfter = decision.False(row.want, message), wantClass.RequeueAfter
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("plan (-want +got):\n%s", diff)
-				}
-			})
-		}
-	}
-}
-
-func TestMachinesThatCannotBeStoppedAreTriedLessAndLess(t *testing.T) {
-	var waits []time.Duration
-	for _, after := range []time.Duration{time.Second, 8 * time.Minute, 72 * time.Hour} {
-		o := observedCluster(wantHibernating, openRecord(), actuator.Running)
-		o.Now = o.Record.SleepStartedAt.Add(after)
-		p := Decide(o).WithRefusal(actuator.Other, "OperationNotPermitted for i-0")
-		if !strings.Contains(p.Ready.Message, "i-0; the cluster's other machines are stopped, so that it is down in part") {
-			t.Errorf("expected the machine to be named, and that the cluster is down in part, found %q", p.Ready.Message)
-		}
-		waits = append(waits, p.RequeueAfter)
-	}
-	if diff := cmp.Diff([]time.Duration{retryInterval, 2 * time.Minute, driftInterval}, waits); diff != "" {
-		t.Errorf("intervals (-want +got):\n%s", diff)
-	}
-}
-
-func TestNoActionCannotBeRefused(t *testing.T) {
-	p := Decide(observedCluster(wantHibernating, openRecord(), actuator.Stopped))
-	want := p
-	want.RequeueAfter = retryInterval
-	if diff := cmp.Diff(want, p.WithRefusal(actuator.Other, "Refused")); diff != "" {
-		t.Errorf("plan (-want +got):\n%s", diff)
+		t.Run(name, func(t *testing.T) {
+			var rests []time.Duration
+			for _, since := range []time.Duration{time.Second, 8 * time.Minute, 72 * time.Hour} {
+				o := row.in(since)
+				o.Refusal = &OrderRefusal{ObservationError{row.class, "No"}, []string{"i-0"}}
+				rests = append(rests, Decide(o).RetryAfter.Round(time.Second))
+			}
+			if diff := cmp.Diff(row.want, rests); diff != "" {
+				t.Errorf("rests (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

@@ -30,8 +30,18 @@ const (
 	minAftercareInterval = 5 * time.Second
 	maxAftercareInterval = time.Minute
 	aftercareShare       = 4
-	// refusalShare is the part of the time that a refusal has lasted, for which it is not tried again.
-	refusalShare = 4
+	// machineWaitInterval is how often the pass runs at least that waits for machines: late ones are named.
+	machineWaitInterval = 30 * time.Second
+	// partialResumeAfter is when a resuming cluster runs without the machines and nodes that are still missing.
+	partialResumeAfter = 10 * time.Minute
+	// stalledAfter is when a hibernation or a resume that is not over counts as stalled.
+	stalledAfter = 15 * time.Minute
+	// closeLookWindow is how long a cluster that has just fallen asleep is looked at closely, every closeLookInterval: a cloud may show
+	// late what was asked of it before.
+	closeLookWindow, closeLookInterval = 90 * time.Second, 30 * time.Second
+	// refusalShare is the part of a wait so far, for which machines rest that were refused, up to maxCapacityRest if there was no room.
+	refusalShare    = 4
+	maxCapacityRest = 2 * time.Minute
 	// driftInterval is how often a settled cluster is compared with its cloud.
 	driftInterval = 10 * time.Minute
 	// retryInterval follows errors that may pass.
@@ -69,5 +79,20 @@ func retryIntervalFor(c actuator.ErrorClass) time.Duration {
 		return retryInterval
 	default:
 		return retryInterval
+	}
+}
+
+// refusalRest is how long machines rest that the cloud has refused since a time: a lasting refusal is tried less and less.
+func refusalRest(c actuator.ErrorClass, since, at time.Time) time.Duration {
+	rest, share := retryIntervalFor(c), at.Sub(since)/refusalShare
+	switch c {
+	case actuator.NoCapacity:
+		return max(rest, min(share, maxCapacityRest))
+	case actuator.Other, actuator.NotFound:
+		return max(rest, min(share, driftInterval))
+	case actuator.CredentialsMissing, actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.Unreachable, actuator.Throttled, actuator.WrongState:
+		return rest
+	default:
+		return rest
 	}
 }

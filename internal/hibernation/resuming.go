@@ -5,6 +5,7 @@ package hibernation
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,16 +26,34 @@ func recordResume(o Observed) Plan {
 	return p
 }
 
-func startMachines(o Observed) Plan {
-	p := resumingPlan(o, startingCondition(o))
-	p.Do = StartMachines{IDs: o.machineIDs(actuator.Stopped)}
-	p.RequeueAfter, p.AwaitsMachines = minCloudInterval, true
-	return p
-}
-
+// awaitStarted follows the machines, and the API server from the first one that runs.
 func awaitStarted(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
-	p.RequeueAfter, p.AwaitsMachines = cloudInterval(p.Record.ResumeStartedAt.Time, o.Now), true
+	p.RequeueAfter = machineWaitInterval
+	if o.anyMachineIs(actuator.Running) {
+		p.RequeueAfter = o.resumeProbeInterval()
+	}
+	return o.withAction(p)
+}
+
+// withAction adds what is done for a cluster that should run, whatever is reported of it: first certificates are approved, and then
+// machines are started. One that is refused keeps no node from its certificates.
+func (o Observed) withAction(p Plan) Plan {
+	stopped := o.machineIDs(actuator.Stopped)
+	if o.NoActuator == "" && len(o.missingMachines()) > 0 {
+		since := resumeRecord(o).ResumeStartedAt.Time
+		p.CloudInterval = cloudInterval(since, o.Now)
+		if o.Refusal != nil {
+			p.RetryAfter = refusalRest(o.Refusal.Class, since, o.Now)
+		}
+	}
+	switch {
+	case len(o.Approvable) > 0:
+		// The cluster gets a moment to show what came of the approvals.
+		p.Do, p.RequeueAfter = ApproveRequests{Requests: o.Approvable}, minProbeInterval
+	case len(stopped) > 0 && (o.isResuming() || o.anyMachineIs(actuator.Running)):
+		p.Do = StartMachines{IDs: stopped}
+	}
 	return p
 }
 
@@ -62,19 +81,8 @@ func (o Observed) apiProblem() string {
 func awaitNodes(o Observed) Plan {
 	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason,
 		fmt.Sprintf("Waiting for nodes to report since the machines were started: %s%s", joinNames(o.missingNodes()), o.approvalProblem())))
-	p.Unreachable = reachableCondition()
 	p.RequeueAfter = o.resumeProbeInterval()
-	return p
-}
-
-// approveRequests leaves the conditions as the next rules would: the approvals themselves are reported by events.
-func approveRequests(o Observed) Plan {
-	requests := o.Approvable
-	o.Approvable = nil
-	p := Decide(o)
-	// The cluster gets a moment to show what came of the approvals.
-	p.Do, p.RequeueAfter = ApproveRequests{Requests: requests}, minProbeInterval
-	return p
+	return o.withAction(p)
 }
 
 func clusterRuns(o Observed) Plan {
@@ -93,37 +101,104 @@ func clusterRuns(o Observed) Plan {
 	if o.isInAftercare() {
 		p.RequeueAfter = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
 	}
-	return p
+	return o.withAction(p)
+}
+
+// clusterRunsInPart leaves the resume open, so that what is missing is cared for as long as certificates are approved.
+func clusterRunsInPart(o Observed) Plan {
+	p := Plan{
+		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster runs"),
+		Ready:        decision.True(hivev1.RunningHibernationReason, "The cluster runs in part and answers"),
+		Unreachable:  reachableCondition(),
+		Degraded:     decision.True(o.partialReason(), o.partialMessage()),
+		Record:       o.Record,
+		RequeueAfter: retryInterval,
+	}
+	if o.Now.Before(ApprovalsUntil(o.Record)) {
+		p.RequeueAfter = maxCloudInterval
+	}
+	return o.withAction(p)
+}
+
+// partialReason says what a cluster that may run is without; empty if it is whole.
+func (o Observed) partialReason() string {
+	switch {
+	case o.NoActuator == "" && len(o.missingMachines()) > 0:
+		return hivev1.MachinesMissingReason
+	case o.isResuming() && len(o.missingNodes()) > 0:
+		return hivev1.NodesMissingReason
+	default:
+		return ""
+	}
+}
+
+func (o Observed) partialMessage() string {
+	var parts []string
+	if ids := o.missingMachines(); len(ids) > 0 && o.NoActuator == "" {
+		parts = append(parts, "machines that do not run: "+o.machineNames(ids))
+	}
+	if o.Refusal != nil {
+		parts = append(parts, o.Refusal.Message)
+	}
+	if o.isResuming() {
+		if missing := o.missingNodes(); len(missing) > 0 {
+			parts = append(parts, "nodes that have not reported since the resume: "+joinNames(missing)+o.approvalProblem())
+		}
+	}
+	return "The cluster runs without what is missing; " + strings.Join(parts, "; ")
 }
 
 func clusterUnreachable(o Observed) Plan {
-	return Plan{
+	return o.withAction(Plan{
 		Hibernating:  decision.False(hivev1.RunningHibernationReason, "The cluster should run"),
 		Ready:        decision.False(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage),
 		Unreachable:  decision.True(hivev1.ErrorConnectingToClusterReason, o.APIMessage),
 		Record:       o.Record,
 		RequeueAfter: retryInterval,
-	}
+	})
 }
 
-// resumingPlan is for a cluster whose machines do not all run although they should: it hibernated, or something else
-// stopped a machine, which is mended as a resume of its own.
+// resumingPlan is for a cluster that does not run yet although it should: it hibernated, or something else has stopped all its
+// machines, which is mended as a resume of its own.
 func resumingPlan(o Observed, ready decision.Condition) Plan {
-	return Plan{
+	p := Plan{
 		Hibernating: decision.True(hivev1.ResumingHibernationReason, "The cluster is being resumed"),
 		Ready:       ready,
 		Unreachable: decision.True(hivev1.ClusterAsleepReason, "The cluster is waking and does not answer yet"),
 		Record:      resumeRecord(o),
 	}
+	if o.API == Reachable {
+		p.Unreachable = reachableCondition()
+	}
+	return p
 }
 
 func startingCondition(o Observed) decision.Condition {
-	record := resumeRecord(o)
-	if o.Now.Sub(record.ResumeStartedAt.Time) > lateAfter {
-		pending := o.machineIDs(actuator.Stopped, actuator.Stopping, actuator.Starting)
-		return decision.False(hivev1.WaitingForMachinesReason, fmt.Sprintf("Waiting for %s to start", o.machineNames(pending)))
+	if o.Refusal != nil && o.anyMachineIs(actuator.Stopped) {
+		return decision.False(hivev1.FailedToStartMachinesReason, o.Refusal.Message)
+	}
+	if o.Now.Sub(resumeRecord(o).ResumeStartedAt.Time) > lateAfter {
+		return decision.False(hivev1.WaitingForMachinesReason, fmt.Sprintf("Waiting for %s to start", o.machineNames(o.missingMachines())))
 	}
 	return decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Starting the cluster's %d machines", len(o.Machines)))
+}
+
+// stalledCondition says that a hibernation or a resume does not come to its end, and where it hangs.
+func (o Observed) stalledCondition(p Plan) decision.Condition {
+	var since time.Time
+	switch {
+	case p.Hibernating.Reason == hivev1.StoppingHibernationReason && o.isHibernationOpen():
+		since = o.Record.SleepStartedAt.Time
+	case p.Hibernating.Reason == hivev1.ResumingHibernationReason:
+		since = p.Record.ResumeStartedAt.Time
+	default:
+		return decision.Condition{}
+	}
+	isRefusedForGood := p.Ready.Reason == hivev1.FailedToStopReason && isLastingRefusal(o.Refusal.Class)
+	if o.Now.Sub(since) <= stalledAfter && !isRefusedForGood {
+		return decision.Condition{}
+	}
+	return decision.True(p.Ready.Reason, p.Ready.Message)
 }
 
 func reachableCondition() decision.Condition {
@@ -140,6 +215,9 @@ func resumeRecord(o Observed) *hivev1.HibernationRecord {
 		record = o.Record.DeepCopy()
 	}
 	record.ResumedAt = nil
+	if o.isInAftercare() {
+		return record
+	}
 	// Whoever can power one machine off must not get certificates approved by that.
 	record.Repair = !o.isHibernationOpen()
 	switch {

@@ -12,6 +12,10 @@ const (
 	ClusterReadyCondition = "Ready"
 	// ClusterUnreachableCondition is True while no controller should dial the cluster.
 	ClusterUnreachableCondition = "Unreachable"
+	// ClusterDegradedCondition is True while the cluster runs without some of its machines or nodes; it is missing before it ever was.
+	ClusterDegradedCondition = "Degraded"
+	// ClusterStalledCondition is True while a hibernation or a resume does not come to its end; it is missing before it ever was.
+	ClusterStalledCondition = "Stalled"
 )
 
 // Reasons of the Hibernating condition when it is True or False.
@@ -92,8 +96,20 @@ const (
 	NotProbedReason = "NotProbed"
 )
 
+// Reasons of the Degraded condition; Stalled has those of Ready.
+const (
+	// MachinesMissingReason means that the cluster runs without machines, which the message names.
+	MachinesMissingReason = "MachinesMissing"
+	// NodesMissingReason means that the cluster runs without nodes, which the message names.
+	NodesMissingReason = "NodesMissing"
+	// AsExpectedReason means that nothing is missing, or nothing hangs, any more.
+	AsExpectedReason = "AsExpected"
+)
+
 // Annotations and labels.
 const (
+	// AwaitAllMachinesAnnotation keeps a cluster that resumes from running without machines that do not start, when it parses as true.
+	AwaitAllMachinesAnnotation = "torpor.dev/await-all-machines"
 	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment when it parses as true.
 	ReconcilePauseAnnotation = "hive.openshift.io/reconcile-pause"
 	// PowerStatePauseAnnotation pauses only hibernation when it parses as true.

@@ -327,8 +327,8 @@ func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) e
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
 
-// Stop implements actuator.Actuator. Machines that EC2 can only terminate, such as those of one-time spot requests, are
-// left as they are and named in the error.
+// Stop implements actuator.Actuator. A cluster with machines that EC2 can only terminate, such as those of one-time spot requests, is
+// left as it is, with EC2's own words in the error.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
 		return err
@@ -411,70 +411,89 @@ func (a *Actuator) changePower(ctx context.Context, t actuator.Target, operation
 		}
 		return errs
 	}
-	ids := slices.Concat(clusters...)
-	results := make([]batchResult, (len(ids)+maxBatchSize-1)/maxBatchSize)
 	var group errgroup.Group
 	group.SetLimit(parallelCalls)
-	for n := range results {
+	for first := 0; first < len(clusters); {
+		next := first + 1
+		for size := len(clusters[first]); next < len(clusters) && size+len(clusters[next]) <= maxBatchSize; next++ {
+			size += len(clusters[next])
+		}
+		batch := powerChange{operation: operation, do: func(ctx context.Context, ids []string) error { return do(ctx, c, ids) }, clusters: clusters[first:next], errs: errs[first:next]}
 		group.Go(func() error {
-			batch := ids[n*maxBatchSize : min((n+1)*maxBatchSize, len(ids))]
-			results[n].refused = refusedMachines{}
-			results[n].err = c.changePowerOfBatch(ctx, operation, batch, func(ctx context.Context, ids []string) error { return do(ctx, c, ids) }, results[n].refused)
+			c.changeClusters(ctx, batch)
 			return nil
 		})
+		first = next
 	}
-	_ = group.Wait() // Each batch keeps its own error.
-	first := 0
-	for i, machines := range clusters {
-		errs[i] = errorOfCluster(operation, machines, results, first)
-		first += len(machines)
-	}
+	_ = group.Wait() // Each cluster keeps its own error.
 	return errs
 }
 
-// batchResult is what became of one batch.
-type batchResult struct {
-	refused refusedMachines
-	err     error
+// powerChange is one operation on whole clusters, with an error for each.
+type powerChange struct {
+	operation string
+	do        func(context.Context, []string) error
+	clusters  [][]string
+	errs      []error
 }
 
-// errorOfCluster returns the error of the batches that named machines of a cluster, of which it says what concerns these.
-func errorOfCluster(operation string, machines []string, results []batchResult, first int) error {
-	own := refusedMachines{}
-	for n := first / maxBatchSize; n*maxBatchSize < first+len(machines) && n < len(results); n++ {
-		if results[n].err != nil {
-			return results[n].err
+func (p powerChange) part(from, to int) powerChange {
+	p.clusters, p.errs = p.clusters[from:to], p.errs[from:to]
+	return p
+}
+
+// changeClusters starts or stops clusters by one call. EC2 refuses it as a whole for one bad machine, so each half of the clusters is
+// tried by itself then, and at last the machines of one.
+func (c *accountClient) changeClusters(ctx context.Context, p powerChange) {
+	if len(p.clusters) == 1 {
+		p.errs[0] = c.changeCluster(ctx, p)
+		return
+	}
+	err := c.callWithTimeout(ctx, p.operation, func(ctx context.Context) error { return p.do(ctx, slices.Concat(p.clusters...)) })
+	if _, isOfMachine := errors.AsType[*machineRefusedError](err); !isOfMachine {
+		for i := range p.errs {
+			p.errs[i] = err
 		}
-		for code, list := range results[n].refused {
-			for _, m := range list {
-				if slices.Contains(machines, m.id) {
-					own[code] = append(own[code], m)
-				}
-			}
+		return
+	}
+	middle := len(p.clusters) / 2
+	c.changeClusters(ctx, p.part(0, middle))
+	c.changeClusters(ctx, p.part(middle, len(p.clusters)))
+}
+
+// changeCluster starts or stops the machines of one cluster. The machines that are refused end up in the error.
+func (c *accountClient) changeCluster(ctx context.Context, p powerChange) error {
+	refused := refusedMachines{}
+	for batch := range slices.Chunk(p.clusters[0], maxBatchSize) {
+		if err := c.changePowerOfBatch(ctx, p, batch, refused); err != nil {
+			return err
 		}
 	}
-	return own.combinedError(operation)
+	return refused.combinedError(p.operation)
 }
 
 // changePowerOfBatch collects the machines that are refused. It returns an error when it makes no sense to go on with others.
-func (c *accountClient) changePowerOfBatch(ctx context.Context, operation string, ids []string, do func(context.Context, []string) error, refused refusedMachines) error {
-	err := c.callWithTimeout(ctx, operation, func(ctx context.Context) error { return do(ctx, ids) })
+func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, ids []string, refused refusedMachines) error {
+	err := c.callWithTimeout(ctx, p.operation, func(ctx context.Context) error { return p.do(ctx, ids) })
 	machine, ok := errors.AsType[*machineRefusedError](err)
 	switch {
 	case err == nil:
 		return nil
 	case !ok:
 		return err
+	case p.operation == stopInstances && machine.class == actuator.Other:
+		// What cannot be stopped at all keeps its cluster as it is: one that is down in part is of no use to anybody.
+		return &actuator.Error{Class: machine.class, Message: fmt.Sprintf("%s: %s for one of %s: %s", p.operation, machine.code, joinIDs(ids), machine.message)}
 	case len(ids) == 1:
 		refused[machine.code] = append(refused[machine.code], refusedMachine{id: ids[0], why: machine})
 		return nil
 	}
 	// EC2 refuses a whole batch for one bad machine, so each half is tried by itself, down to the machines that are refused.
 	middle := len(ids) / 2
-	if err := c.changePowerOfBatch(ctx, operation, ids[:middle], do, refused); err != nil {
+	if err := c.changePowerOfBatch(ctx, p, ids[:middle], refused); err != nil {
 		return err
 	}
-	return c.changePowerOfBatch(ctx, operation, ids[middle:], do, refused)
+	return c.changePowerOfBatch(ctx, p, ids[middle:], refused)
 }
 
 // refusedMachines are the machines that the cloud refused, by the code of its error.
@@ -498,10 +517,12 @@ func (r refusedMachines) combinedError(operation string) error {
 		if class := machines[0].why.class; urgencyOf(class) > urgencyOf(urgent) {
 			urgent = class
 		}
+		var own []string
 		for _, m := range machines {
-			ids = append(ids, m.id)
+			own = append(own, m.id)
 		}
-		parts = append(parts, fmt.Sprintf("%s for %s: %s", code, joinMachineIDs(machines), machines[0].why.message))
+		ids = append(ids, own...)
+		parts = append(parts, fmt.Sprintf("%s for %s: %s", code, joinIDs(own), machines[0].why.message))
 	}
 	return &actuator.Error{Class: urgent, Message: operation + ": " + strings.Join(parts, "; "), RefusedIDs: ids}
 }
@@ -512,15 +533,11 @@ func urgencyOf(c actuator.ErrorClass) int {
 	return slices.Index([]actuator.ErrorClass{actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity}, c)
 }
 
-// joinMachineIDs names the first machines, because a message has to stay readable.
-func joinMachineIDs(machines []refusedMachine) string {
+// joinIDs names the first machines, because a message has to stay readable.
+func joinIDs(ids []string) string {
 	const shown = 20
-	var names []string
-	for _, m := range machines[:min(shown, len(machines))] {
-		names = append(names, m.id)
-	}
-	text := strings.Join(names, ", ")
-	if more := len(machines) - shown; more > 0 {
+	text := strings.Join(ids[:min(shown, len(ids))], ", ")
+	if more := len(ids) - shown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

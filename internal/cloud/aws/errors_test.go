@@ -236,6 +236,10 @@ func TestChangePower(t *testing.T) {
 			ids: machines(901), bad: map[string]string{"i-0900": "UnauthorizedOperation"},
 			wantClass: actuator.PermissionDenied, want: []string{"UnauthorizedOperation: no"},
 		},
+		"a machine that can never be stopped keeps its cluster running": {
+			ids: machines(4), bad: map[string]string{"i-0002": "OperationNotPermitted"},
+			batches: []int{4}, wantClass: actuator.Other, want: []string{"OperationNotPermitted for one of i-0000, i-0001, i-0002, i-0003: no"},
+		},
 		"all machines are unknown": {
 			ids: machines(2), bad: map[string]string{"i-0000": "InvalidInstanceID.NotFound", "i-0001": "InvalidInstanceID.NotFound"},
 			batches: []int{2, 1, 1}, wantClass: actuator.NotFound, want: []string{"for i-0000, i-0001: no"},
@@ -280,12 +284,12 @@ func TestChangePower(t *testing.T) {
 	}
 }
 
-func TestJoinMachineIDsNamesTwenty(t *testing.T) {
-	var machines []refusedMachine
+func TestJoinIDsNamesTwenty(t *testing.T) {
+	var ids []string
 	for n := range 23 {
-		machines = append(machines, refusedMachine{id: fmt.Sprintf("i-%d", n)})
+		ids = append(ids, fmt.Sprintf("i-%d", n))
 	}
-	if got := joinMachineIDs(machines); !strings.HasSuffix(got, ", i-19 and 3 more") {
+	if got := joinIDs(ids); !strings.HasSuffix(got, ", i-19 and 3 more") {
 		t.Errorf("few: %q, want 20 names and 3 more", got)
 	}
 }

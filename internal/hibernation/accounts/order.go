@@ -33,11 +33,27 @@ type order struct {
 	// isOpen is set until the cloud has answered.
 	isOpen bool
 	since  time.Time
-	// refused is what the cloud last said; nil unless it refused.
-	refused error
-	// isReported is set once a pass has seen the refusal, and retryAt is when that wants to try again.
-	isReported bool
-	retryAt    time.Time
+	// refused is what the cloud last said, at a time, and refusedIDs are the machines that it has refused; nil and none unless it did.
+	refused    error
+	refusedIDs []string
+	refusedAt  time.Time
+	// stretch is the jitter of the time for which they rest then.
+	stretch float64
+}
+
+// RefusedOrder is an order that the cloud has refused, for all machines or for some.
+type RefusedOrder struct {
+	Verb Verb
+	Err  error
+	// MachineIDs are those that it was refused for.
+	MachineIDs []string
+}
+
+func (c *cluster) refusedOrder() *RefusedOrder {
+	if c.order == nil || c.order.refused == nil {
+		return nil
+	}
+	return &RefusedOrder{Verb: c.order.verb, Err: c.order.refused, MachineIDs: slices.Clone(c.order.refusedIDs)}
 }
 
 // confirmedOrder is what the cloud has taken last.
@@ -53,49 +69,45 @@ func (c confirmedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })
 }
 
-// Order has machines of a cluster stopped or started. It returns at once, with what the cloud said to the last order of that kind
-// if it was refused: a refusal stands until the cloud has taken an order.
-func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string) error {
+// Order has machines of a cluster stopped or started, and returns at once. Machines that were refused rest for a time. A refusal stands
+// until the cloud has taken an order: Look tells it.
+func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clusters[name]
 	if c == nil {
-		return nil // The pass that wants it has looked at the cluster, so that it is gone by now.
+		return // The pass that wants it has looked at the cluster, so that it is gone by now.
 	}
 	now := s.Clock.Now()
 	if c.order == nil || c.order.verb != verb {
+		delete(c.account.pending, name)
 		c.order = &order{verb: verb}
 	}
 	o := c.order
-	if o.refused != nil && (!o.isReported || now.Before(o.retryAt)) {
-		o.isReported = true
-		return o.refused
+	if now.Before(o.refusedAt.Add(time.Duration(float64(rest) * o.stretch))) {
+		ids = without(ids, o.refusedIDs)
 	}
-	if !o.isOpen && !c.confirmed.covers(verb, ids, now) {
+	if len(ids) > 0 && !o.isOpen && !c.confirmed.covers(verb, ids, now) {
 		o.ids, o.isOpen, o.since = slices.Clone(ids), true, now
 		c.account.pending[name] = o
-		s.wakeUp()
-	}
-	return o.refused
-}
-
-// RetryAfter holds a refused order back.
-func (s *Service) RetryAfter(name types.NamespacedName, wait time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c := s.clusters[name]; c != nil && c.order != nil {
-		c.order.retryAt = s.Clock.Now().Add(wait)
+		if !c.account.isOrdering[verb] {
+			s.wakeBy(later(now.Add(gatherTime), c.account.nextOrder))
+		}
 	}
 }
 
-// Withdraw drops an order that is not wanted any more, unless it has left already.
-func (s *Service) Withdraw(name types.NamespacedName) {
+// Withdraw drops orders that are not wanted any more, unless they have left already.
+func (s *Service) Withdraw(name types.NamespacedName, verbs ...Verb) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.clusters[name]; c != nil {
+	if c := s.clusters[name]; c != nil && c.order != nil && slices.Contains(verbs, c.order.verb) {
 		c.order = nil
 		delete(c.account.pending, name)
 	}
+}
+
+func without(ids, those []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(those, id) })
 }
 
 // orderTime returns when the orders of a verb leave next; false while some do, or if there are none.
@@ -107,10 +119,7 @@ func (a *account) orderTime(verb Verb) (time.Time, bool) {
 		}
 	}
 	isDue := !first.IsZero() && !a.isOrdering[verb]
-	if first = first.Add(gatherTime); first.Before(a.nextOrder) {
-		first = a.nextOrder
-	}
-	return first, isDue
+	return later(first.Add(gatherTime), a.nextOrder), isDue
 }
 
 // clusterOrder is an order that leaves.
@@ -221,16 +230,20 @@ func (s *Service) confirmStops(ctx context.Context, batch []*clusterOrder) {
 	_ = group.Wait() // Each order keeps its own error.
 }
 
-// takenIDs are the machines for which the cloud has taken the order.
-func (o *clusterOrder) takenIDs() []string {
-	if o.err == nil {
-		return o.ids
+// noteAnswer keeps which machines the cloud has refused, and returns those for which it has taken the order.
+func (o *clusterOrder) noteAnswer(now time.Time) (taken []string) {
+	var refused []string
+	if o.err != nil {
+		refused = o.ids
+		if known, ok := errors.AsType[*actuator.Error](o.err); ok && len(known.RefusedIDs) > 0 {
+			refused = known.RefusedIDs
+		}
+		o.refused, o.refusedAt, o.stretch = o.err, now, withJitter(time.Second).Seconds()
 	}
-	known, ok := errors.AsType[*actuator.Error](o.err)
-	if !ok || len(known.RefusedIDs) == 0 {
-		return nil
+	if o.refusedIDs = append(without(o.refusedIDs, o.ids), refused...); len(o.refusedIDs) == 0 {
+		o.refused = nil
 	}
-	return slices.DeleteFunc(slices.Clone(o.ids), func(id string) bool { return slices.Contains(known.RefusedIDs, id) })
+	return without(o.ids, refused)
 }
 
 // settle keeps what became of an order, and enqueues the cluster if its pass has something new to report.
@@ -243,9 +256,9 @@ func (s *Service) settle(o *clusterOrder, now time.Time) {
 		c.leaving = nil
 	}
 	wasRefused := o.refused != nil
-	o.isOpen, o.refused, o.isReported = false, o.err, false
+	o.isOpen = false
 	if !o.isStale {
-		c.confirmed = confirmedOrder{o.verb, o.takenIDs(), now}
+		c.confirmed = confirmedOrder{o.verb, o.noteAnswer(now), now}
 	}
 	if o.err != nil {
 		// It may have been carried out all the same, or in part.

@@ -3,6 +3,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -68,15 +69,12 @@ type demand struct {
 	isAwaited bool
 }
 
-// want keeps the more urgent of two demands.
+// want joins two demands: the earlier one says when, so that passes in a hurry do not put a look off.
 func (a *account) want(name types.NamespacedName, d demand) {
-	old, ok := a.wanted[name]
-	if ok && old.isAwaited && !d.isAwaited {
-		old.interval = d.interval
-		d = old
-	}
-	if ok && d.isAwaited && old.due.Before(d.due) {
-		d.due = old.due
+	if old, ok := a.wanted[name]; ok {
+		d.isAwaited = d.isAwaited || old.isAwaited
+		d.interval = cmp.Or(d.interval, old.interval)
+		d.due = earlier(d.due, old.due)
 	}
 	a.wanted[name] = d
 }
@@ -127,11 +125,19 @@ func (s *Service) takeJobs() ([]func(context.Context), time.Duration) {
 			}
 		}
 	}
+	s.nextRun = next
 	return jobs, next.Sub(now)
 }
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return b
 	}
 	return a
@@ -145,10 +151,12 @@ func (a *account) lookTime() (time.Time, bool) {
 			first = d.due
 		}
 	}
-	if first.Before(a.nextLook) {
-		first = a.nextLook
-	}
-	return first, len(a.wanted) > 0 && !a.isLooking
+	return later(first, a.nextLook), len(a.wanted) > 0 && !a.isLooking
+}
+
+// lookTimeOf returns when a demand is met at the earliest; false while the account is looked at, after which all demands are.
+func (a *account) lookTimeOf(d demand) (time.Time, bool) {
+	return later(d.due, a.nextLook), !a.isLooking
 }
 
 // takeLook returns the clusters that are due: first those that somebody waits for, then settled ones whose turn comes anyway.

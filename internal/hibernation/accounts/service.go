@@ -32,6 +32,8 @@ type Service struct {
 	accounts map[string]*account
 	clusters map[types.NamespacedName]*cluster
 	wake     chan struct{}
+	// nextRun is when the schedule is looked at next.
+	nextRun time.Time
 }
 
 // NewService returns a service that calls no cloud before it is started.
@@ -59,6 +61,8 @@ type Snapshot struct {
 	IsUsed bool
 	// IsScheduled says that the pass runs by the clock and not because something has changed.
 	IsScheduled bool
+	// Refused is the order that the cloud has refused last; nil once it has taken one, or another one is wanted.
+	Refused *RefusedOrder
 }
 
 // cluster is what is known and wanted of one cluster. The lock of its service guards it.
@@ -104,6 +108,7 @@ func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 		return Snapshot{}, false
 	}
 	seen := known.visible()
+	seen.Refused = known.refusedOrder()
 	seen.IsScheduled = !known.nextPass.IsZero() && !s.Clock.Now().Before(known.nextPass)
 	known.snapshot.IsAnswer, known.snapshot.IsUsed = false, true
 	known.reported = stateOf(seen)
@@ -187,6 +192,16 @@ func (s *Service) want(name types.NamespacedName, d demand) {
 	defer s.mu.Unlock()
 	if known := s.clusters[name]; known != nil {
 		known.account.want(name, d)
+		if at, ok := known.account.lookTimeOf(d); ok {
+			s.wakeBy(at)
+		}
+	}
+}
+
+// wakeBy spares the schedule what it would look at in time anyway: that takes a while with many clusters.
+func (s *Service) wakeBy(at time.Time) {
+	if at.Before(s.nextRun) {
+		s.nextRun = at
 		s.wakeUp()
 	}
 }

@@ -236,6 +236,20 @@ func (f *fleet) fill(count int) []string {
 	return names
 }
 
+// await looks until something is known.
+func (f *fleet) await(name string) Snapshot {
+	f.t.Helper()
+	for range 10 {
+		if seen, isKnown := f.look(name, "a"); isKnown {
+			return seen
+		}
+		f.service.Refresh(named(name))
+		elapse(time.Second)
+	}
+	f.t.Fatalf("%s is not known", name)
+	return Snapshot{}
+}
+
 func (f *fleet) stateOf(name string) string {
 	seen, _ := f.look(name, "a")
 	return stateOf(seen)
@@ -248,9 +262,7 @@ func states(name string, first, second actuator.MachineState) string {
 // stop orders both machines of clusters to stop and watches them, as a pass does.
 func (f *fleet) stop(names ...string) {
 	for _, name := range names {
-		if err := f.service.Order(named(name), StopVerb, []string{name + "-0", name + "-1"}); err != nil {
-			f.t.Errorf("%s: %v", name, err)
-		}
+		f.service.Order(named(name), StopVerb, []string{name + "-0", name + "-1"}, 0)
 		f.service.Watch(named(name), 2*time.Second)
 	}
 }
@@ -325,9 +337,7 @@ func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
 		}
 		elapse(machineLatency + f.cloud.lag)
 		// Asked to start and, within the lag, whether it is asleep: it is not.
-		if err := f.service.Order(named(name), StartVerb, []string{name + "-0", name + "-1"}); err != nil {
-			t.Error(err)
-		}
+		f.service.Order(named(name), StartVerb, []string{name + "-0", name + "-1"}, 0)
 		elapse(time.Second)
 		f.service.Refresh(named(name))
 		elapse(2 * time.Second)
@@ -347,11 +357,9 @@ func TestAnOrderThatLeavesIsNoSleepAlsoIfItIsWithdrawn(t *testing.T) {
 		if got := f.stateOf(name); got != states(name, actuator.Stopped, actuator.Stopped) {
 			t.Fatalf("before: %s", got)
 		}
-		if err := f.service.Order(named(name), StartVerb, []string{name + "-0", name + "-1"}); err != nil {
-			t.Error(err)
-		}
+		f.service.Order(named(name), StartVerb, []string{name + "-0", name + "-1"}, 0)
 		elapse(gatherTime + callLatency/2)
-		f.service.Withdraw(named(name))
+		f.service.Withdraw(named(name), StartVerb)
 		if got := f.stateOf(name); got != states(name, actuator.Starting, actuator.Starting) {
 			t.Errorf("while the order leaves: %s", got)
 		}
@@ -376,7 +384,7 @@ func TestAStopOfAClusterThatShouldRunByNowDoesNotLeave(t *testing.T) {
 			t.Error("a machine of a cluster that should run was stopped")
 		}
 		f.stop(names[1])
-		f.service.Withdraw(named(names[1]))
+		f.service.Withdraw(named(names[1]), StopVerb)
 		elapse(2 * time.Second)
 		if len(f.cloud.ordered) != 1 {
 			t.Error("an order that was withdrawn left")
@@ -392,36 +400,78 @@ func TestARefusalIsOfItsClusterAndStandsUntilAnOrderIsTaken(t *testing.T) {
 		f.cloud.refused[names[2]+"-1"] = &actuator.Error{Class: actuator.NoCapacity, Message: "none"}
 		f.stop(names...)
 		elapse(3 * time.Second)
-		order := func(name string) error {
-			return f.service.Order(named(name), StopVerb, []string{name + "-0", name + "-1"})
+		const rest = 10 * time.Second
+		refusal := func(name string) actuator.ErrorClass {
+			seen := f.await(name)
+			f.service.Order(named(name), StopVerb, []string{name + "-0", name + "-1"}, rest)
+			if seen.Refused == nil {
+				return ""
+			}
+			return actuator.ClassOf(seen.Refused.Err)
 		}
 		for i, want := range []actuator.ErrorClass{"", actuator.PermissionDenied, actuator.NoCapacity} {
-			err := order(names[i])
-			if (err != nil) != (want != "") || err != nil && actuator.ClassOf(err) != want {
-				t.Errorf("%s: %v, want class %q", names[i], err, want)
+			if got := refusal(names[i]); got != want {
+				t.Errorf("%s: class %q, want %q", names[i], got, want)
 			}
 		}
 		f.take()
-		f.service.RetryAfter(named(names[2]), 10*time.Second)
 		calls := len(f.cloud.ordered)
-		if err := order(names[2]); err == nil {
-			t.Error("the refusal was forgotten")
-		}
-		elapse(5 * time.Second)
-		if len(f.cloud.ordered) != calls {
-			t.Error("a refused order left again before its time")
+		elapse(rest / 3)
+		if refusal(names[2]) == "" || len(f.cloud.ordered) != calls {
+			t.Errorf("a refusal was forgotten, or its order left again before its time: %v", f.cloud.ordered)
 		}
 		delete(f.cloud.refused, names[2]+"-1")
-		elapse(6 * time.Second)
-		if err := order(names[2]); err == nil {
+		elapse(rest)
+		if refusal(names[2]) == "" {
 			t.Error("the refusal ended before the cloud has taken an order")
 		}
 		elapse(2 * time.Second)
 		if got := f.take(); !slices.Contains(got, names[2]) {
 			t.Errorf("enqueued %v once the order was taken", got)
 		}
-		if err := order(names[2]); err != nil {
-			t.Errorf("after the order was taken: %v", err)
+		if got := refusal(names[2]); got != "" {
+			t.Errorf("after the order was taken: %v", got)
+		}
+	})
+}
+
+// TestAMachineThatIsRefusedRestsAlone has one machine without room and another one that is to be started later.
+func TestAMachineThatIsRefusedRestsAlone(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		name := f.fill(1)[0]
+		poor, other := name+"-1", name+"-0"
+		f.cloud.refused[poor] = &actuator.Error{Class: actuator.NoCapacity, Message: "none", RefusedIDs: []string{poor}}
+		f.service.Order(named(name), StartVerb, []string{poor}, time.Minute)
+		elapse(2 * time.Second)
+		f.await(name)
+		f.service.Order(named(name), StartVerb, []string{other, poor}, time.Minute)
+		elapse(2 * time.Second)
+		seen := f.await(name)
+		if seen.Refused == nil || !slices.Equal(seen.Refused.MachineIDs, []string{poor}) || !slices.Equal(f.cloud.ordered, []int{1, 1}) {
+			t.Errorf("refused %+v after orders of %v machines, want the one without room, and an order for the other", seen.Refused, f.cloud.ordered)
+		}
+		elapse(time.Minute)
+		f.await(name)
+		f.service.Order(named(name), StartVerb, []string{poor}, time.Minute)
+		elapse(10 * time.Second)
+		if len(f.cloud.ordered) != 3 {
+			t.Errorf("orders of %v machines, want another try after the rest", f.cloud.ordered)
+		}
+	})
+}
+
+// TestPassesInAHurryPutNoLookOff has a pass every half a second, as while the API server of a resuming cluster is waited for.
+func TestPassesInAHurryPutNoLookOff(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		name := f.fill(1)[0]
+		before := f.cloud.looks
+		for range 20 {
+			f.look(name, "a")
+			f.service.Watch(named(name), 2*time.Second)
+			elapse(500 * time.Millisecond)
+		}
+		if looks := f.cloud.looks - before; looks < 3 {
+			t.Errorf("%d looks in ten seconds, want one every two or three", looks)
 		}
 	})
 }

@@ -25,17 +25,16 @@ import (
 func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
-		log.FromContext(ctx).Info("Stopping machines", "machines", do.IDs)
-		return refusedByCloud(c.accounts.Order(seen.name, accounts.StopVerb, do.IDs))
+		c.accounts.Order(seen.name, accounts.StopVerb, do.IDs, plan.RetryAfter)
 	case hibernation.StartMachines:
-		log.FromContext(ctx).Info("Starting machines", "machines", do.IDs)
-		return refusedByCloud(c.accounts.Order(seen.name, accounts.StartVerb, do.IDs))
+		c.accounts.Order(seen.name, accounts.StartVerb, do.IDs, plan.RetryAfter)
 	case hibernation.ApproveRequests:
-		c.accounts.Withdraw(seen.name)
+		// Machines that are being started go on.
+		c.accounts.Withdraw(seen.name, accounts.StopVerb)
 		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
 		return approveRequests(ctx, seen, do.Requests)
 	case hibernation.NoAction:
-		c.accounts.Withdraw(seen.name)
+		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.StartVerb)
 	}
 	return nil
 }
@@ -50,14 +49,6 @@ func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (boo
 	}
 	o := c.observeObject(&cd)
 	return hibernation.NeedsCloud(o) && o.DesiredPowerState == hivev1.PowerStateHibernating, nil
-}
-
-func refusedByCloud(err error) error {
-	if err == nil {
-		return nil
-	}
-	explained := explainCloudError(err)
-	return &reconcile.RefusedError{Class: string(explained.Class), Message: explained.Message, Err: err}
 }
 
 // noteApproval remembers an approval at once: whatever becomes of the others and of the status, it was made.

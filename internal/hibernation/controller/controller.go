@@ -69,7 +69,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.accounts = accounts.NewService(c.Clock)
 	c.accounts.MayStop = c.mayStop
 	c.approvalLog = &approvalLog{resumes: map[types.UID]*resumeApprovals{}}
-	c.machineAccounts = &machineAccounts{byCluster: map[types.NamespacedName]machineAccount{}}
+	c.machineAccounts = newMachineAccounts()
 	c.firstLooks = &firstLooks{resumes: map[types.UID]*firstLook{}}
 	c.Metrics.useReader(mgr.GetClient())
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts)); err != nil {
@@ -83,7 +83,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		// Secrets are read when needed and not watched: who may watch them may read all of the hub.
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsOfSameMachines), builder.WithPredicates(machinesChangeHands())).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-			c.accounts.Enqueue = func(cluster types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: cluster}) }
+			c.accounts.Enqueue = func(look types.NamespacedName) {
+				for _, cluster := range c.machineAccounts.takeWaiting(look) {
+					queue.Add(ctrl.Request{NamespacedName: cluster})
+				}
+			}
 			return nil
 		})).
 		WithOptions(workers.Options()).
@@ -109,6 +113,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 func (c Controller) forget(cluster types.NamespacedName) {
 	c.machineAccounts.forget(cluster)
 	c.accounts.Forget(cluster)
+	c.accounts.Forget(ownerLook(cluster))
 }
 
 // machinesChangeHands lets through that a ClusterDeployment goes, or no longer means the machines that it did.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 // byMachines is the field by which the cache finds the ClusterDeployments of the same machines.
@@ -78,7 +79,14 @@ func (c Controller) findMachineOwner(ctx context.Context, cd *hivev1.ClusterDepl
 		}
 		for i := range list.Items {
 			other := &list.Items[i]
-			if other.DeletionTimestamp.IsZero() && compareAge(other, owner) < 0 && c.accountOf(ctx, other).has(machines[0]) {
+			if !other.DeletionTimestamp.IsZero() || compareAge(other, owner) >= 0 {
+				continue
+			}
+			account, isKnown := c.accountOf(ctx, other, client.ObjectKeyFromObject(cd))
+			if !isKnown {
+				return nil, reconcile.ErrPending
+			}
+			if account.has(machines[0]) {
 				owner = other
 			}
 		}

@@ -4,6 +4,8 @@ package controller
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
 )
 
 const (
@@ -21,14 +24,45 @@ const (
 	accountTTL = 15 * time.Minute
 	// unknownAccountTTL is how long a cloud is not asked again that gave no answer to another cluster's credentials.
 	unknownAccountTTL = time.Minute
-	// otherLookTimeout bounds that look: it is at an endpoint that another user has named.
-	otherLookTimeout = 5 * time.Second
 )
 
 // machineAccounts knows whose machines clusters were seen to have. Losing them costs a call for each two clusters of one infraID.
 type machineAccounts struct {
 	mu        sync.Mutex
 	byCluster map[types.NamespacedName]machineAccount
+	// waiting are the clusters whose passes wait for a look by an owner's credentials.
+	waiting map[types.NamespacedName][]types.NamespacedName
+}
+
+func newMachineAccounts() *machineAccounts {
+	return &machineAccounts{byCluster: map[types.NamespacedName]machineAccount{}, waiting: map[types.NamespacedName][]types.NamespacedName{}}
+}
+
+// ownerLook is the name under which a cluster is looked at for others: what it sees then is none of its own passes' business. No object
+// can have it.
+func ownerLook(cluster types.NamespacedName) types.NamespacedName {
+	cluster.Name += "/owner"
+	return cluster
+}
+
+func (a *machineAccounts) await(look, waiting types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !slices.Contains(a.waiting[look], waiting) {
+		a.waiting[look] = append(a.waiting[look], waiting)
+	}
+}
+
+// takeWaiting returns the clusters whose passes run after a look: the cluster itself, unless the look was for others.
+func (a *machineAccounts) takeWaiting(look types.NamespacedName) []types.NamespacedName {
+	if !strings.Contains(look.Name, "/") {
+		return []types.NamespacedName{look}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	waiting := a.waiting[look]
+	delete(a.waiting, look)
+	return waiting
 }
 
 // machineAccount is what the credentials of a cluster showed; without machines it owns none.
@@ -68,23 +102,28 @@ func (a *machineAccounts) forget(cluster types.NamespacedName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.byCluster, cluster)
+	delete(a.waiting, ownerLook(cluster))
 }
 
-// accountOf returns whose machines another cluster has, by its own credentials.
-func (c Controller) accountOf(ctx context.Context, cd *hivev1.ClusterDeployment) machineAccount {
-	cluster := client.ObjectKeyFromObject(cd)
-	if known := c.machineAccounts.find(cluster); known.isFresh(c.Clock.Now()) {
-		return known
+// accountOf returns whose machines another cluster has, by its own credentials; false while that is found out for the first time.
+func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployment, waiting types.NamespacedName) (machineAccount, bool) {
+	name, now := client.ObjectKeyFromObject(other), c.Clock.Now()
+	known := c.machineAccounts.find(name)
+	if known.isFresh(now) {
+		return known, true
 	}
-	look := &clusterObservation{Observed: hibernation.Observed{Now: c.Clock.Now()}}
-	if missingFields(cd) == "" && c.unsupportedPlatform(cd) == "" {
-		ctx, cancel := context.WithTimeout(ctx, otherLookTimeout)
-		defer cancel()
-		if c.findTarget(ctx, cd, look) {
-			// An error is as good as no machines: nothing is shown.
-			look.Machines, _ = look.actuator.Observe(ctx, look.target)
-		}
+	look := &clusterObservation{Observed: hibernation.Observed{Now: now}, name: ownerLook(name)}
+	if missingFields(other) != "" || c.unsupportedPlatform(other) != "" || !c.findTarget(ctx, other, look) {
+		c.machineAccounts.store(name, nil, now)
+		return c.machineAccounts.find(name), true
 	}
-	c.machineAccounts.store(cluster, look.Machines, look.Now)
-	return c.machineAccounts.find(cluster)
+	seen, isKnown := c.accounts.Look(ctx, accounts.Cluster{Name: look.name, Actuator: look.actuator, Target: look.target})
+	if isKnown && now.Sub(seen.At) < unknownAccountTTL {
+		// An error is as good as no machines: nothing is shown.
+		c.machineAccounts.store(name, seen.Machines, now)
+		return c.machineAccounts.find(name), true
+	}
+	c.machineAccounts.await(look.name, waiting)
+	c.accounts.Refresh(look.name)
+	return known, !known.at.IsZero()
 }

@@ -110,10 +110,13 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 		return reconcile.ErrPending
 	}
 	c.machineAccounts.store(seen.name, look.Machines, seen.Now)
-	if look.Err == nil {
-		seen.Machines = look.Machines
-	} else {
+	if look.Err != nil {
 		seen.ObservationError = explainCloudError(look.Err)
+		return nil
+	}
+	seen.Machines = look.Machines
+	if r := look.Refused; r != nil && (r.Verb == accounts.StopVerb) == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
+		seen.Refusal = &hibernation.OrderRefusal{ObservationError: *explainCloudError(r.Err), MachineIDs: r.MachineIDs}
 	}
 	return nil
 }
@@ -122,6 +125,8 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look accounts.Snapshot) time.Duration {
 	o.Machines = look.Machines
 	switch {
+	case look.Err == nil && hibernation.IsFollowed(o):
+		return aftercareLookAge // The machines are watched, and the API server answers or not meanwhile.
 	case look.Err != nil || !hibernation.IsPowerSettled(o) || cd.Status.PowerState != string(cmp.Or(o.DesiredPowerState, hivev1.PowerStateRunning)):
 		return freshLookAge
 	case look.IsUsed && !look.IsScheduled:

@@ -29,6 +29,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 		Invalid:           missingFields(cd),
 		NoActuator:        c.unsupportedPlatform(cd),
 		Incompatible:      hibernation.IncompatibilityReason(versionSources(cd)...),
+		AwaitsAllMachines: parsesAsTrue(cd.Annotations[hivev1.AwaitAllMachinesAnnotation]),
 		Record:            cd.Status.Hibernation.DeepCopy(),
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -51,7 +53,7 @@ func scenarios() map[string]func(*testing.T, *env) {
 		"a cluster hibernates and resumes, and each step has one event":         hibernatesAndResumes,
 		"a settled cluster is not written to":                                   settledIsNotWritten,
 		"one machine without capacity does not hold back the others":            startsOtherMachines,
-		"one machine that cannot be stopped is named":                           namesUnstoppableMachine,
+		"a cluster that cannot be stopped whole is not stopped in part":         keepsUnstoppableCluster,
 		"without its kubeconfig a cluster hibernates, and the report warns":     warnsOfUnrecordedNodes,
 		"an API server that stumbles is waited for, and its nodes are recorded": waitsForNodeRecord,
 		"of two ClusterDeployments with one infraID the younger waits":          refusesSecondOwner,
@@ -163,7 +165,7 @@ func startsOtherMachines(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids[1:2]})
 	s.setPowerState(t, hivev1.PowerStateRunning)
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStartMachinesReason, []string{"InsufficientInstanceCapacity for " + s.ids[1], "No room."}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterDegradedCondition, "True", hivev1.MachinesMissingReason, []string{s.ids[1], "InsufficientInstanceCapacity for " + s.ids[1], "No room."}})
 	testenv.Eventually(t, "the others run", func() error {
 		for _, m := range s.cloud.ListInstances(t, s.infraID) {
 			if want := map[bool]string{true: "stopped", false: "running"}[m.ID == s.ids[1]]; m.State != want {
@@ -173,19 +175,25 @@ func startsOtherMachines(t *testing.T, e *env) {
 		return nil
 	})
 	s.cloud.ClearFaults(t)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterDegradedCondition, "False", hivev1.AsExpectedReason, nil})
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
-func namesUnstoppableMachine(t *testing.T, e *env) {
+func keepsUnstoppableCluster(t *testing.T, e *env) {
 	t.Helper()
-	// A cloud of its own, because the fault counts calls, and orders of other clusters would be in the same calls.
+	// A cloud of its own, because orders of other clusters would be in the same calls.
 	s := e.newCluster(t, func(r *clusterSetup) { r.cloud = testenv.StartCloud(t) })
 	s.awaitSettled(t, hivev1.PowerStateRunning)
-	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1], Times: 3})
+	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1]})
 	s.setPowerState(t, hivev1.PowerStateHibernating)
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"OperationNotPermitted for " + s.ids[0], "Stop protection.", "down in part"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"OperationNotPermitted for one of " + s.ids[0], "Stop protection.", "no machine is stopped"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterStalledCondition, "True", hivev1.FailedToStopReason, nil})
+	if err := s.cloud.ExpectState(t, s.infraID, "running"); err != nil {
+		t.Error(err)
+	}
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterStalledCondition, "False", hivev1.AsExpectedReason, nil})
 }
 
 func waitsForNodeRecord(t *testing.T, e *env) {
@@ -227,8 +235,14 @@ func startsStoppedMachine(t *testing.T, e *env) {
 		return errors.New("all run")
 	})
 	s.touchAnnotation(t, 1)
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "True", hivev1.ResumingHibernationReason, nil})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterDegradedCondition, "True", hivev1.MachinesMissingReason, []string{s.ids[0]}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterDegradedCondition, "False", hivev1.AsExpectedReason, nil})
 	s.awaitSettled(t, hivev1.PowerStateRunning)
+	for _, cd := range s.history.all() {
+		if u := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterUnreachableCondition); u != nil && u.Status == metav1.ConditionTrue {
+			t.Errorf("a machine that stopped made the cluster unreachable: %s", u.Message)
+		}
+	}
 }
 
 func repeatsLostStarts(t *testing.T, e *env) {

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -16,26 +18,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-const (
-	// maxOrderRest is how long an order that was refused is held back at most.
-	maxOrderRest = 10 * time.Second
-	// maxWatchInterval is how often the pass of a cluster runs at least that waits for its machines: late ones are named.
-	maxWatchInterval = 30 * time.Second
-)
-
 // report writes the plan into the status, and its refusal if its effect was refused: the report says when to try again.
 func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if refused != nil {
 		plan = plan.WithRefusal(actuator.ErrorClass(refused.Class), refused.Message)
-		// A pass for another reason may try again sooner, as a user who has mended something wants.
-		c.accounts.RetryAfter(seen.name, min(plan.RequeueAfter*9/10, maxOrderRest))
 	}
-	if plan.AwaitsMachines {
+	if plan.CloudInterval > 0 {
 		// The pass need not run to find out that nothing has changed.
-		c.accounts.Watch(seen.name, min(plan.RequeueAfter, maxWatchInterval))
-		if refused == nil {
-			plan.RequeueAfter = maxWatchInterval
-		}
+		c.accounts.Watch(seen.name, plan.CloudInterval)
 	}
 	events := hibernation.TransitionEvents(cd.Status.Conditions, plan)
 	var decided []csr.Verdict
@@ -43,11 +33,14 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 		decided = seen.approvals.untold
 		events = append(events, approvalEvents(decided)...)
 	}
-	reconcile.SetConditions(&cd.Status.Conditions, map[string]decision.Condition{
+	owned := map[string]decision.Condition{
 		hivev1.ClusterHibernatingCondition: plan.Hibernating,
 		hivev1.ClusterReadyCondition:       plan.Ready,
 		hivev1.ClusterUnreachableCondition: plan.Unreachable,
-	}, cd.Generation, c.Clock)
+	}
+	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterDegradedCondition, plan.Degraded)
+	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterStalledCondition, plan.Stalled)
+	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, c.Clock)
 	cd.Status.PowerState = hibernation.DisplayedPowerState(plan.Hibernating)
 	cd.Status.Hibernation = plan.Record
 	c.accounts.ExpectPass(seen.name, plan.RequeueAfter)
@@ -59,6 +52,16 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 				seen.approvals.untold = nil
 			}
 		},
+	}
+}
+
+// addTrouble adds a condition that most clusters never have. Once one had it, it stays, so that its end can be waited for.
+func addTrouble(owned map[string]decision.Condition, before []metav1.Condition, kind string, is decision.Condition) {
+	switch {
+	case is.Status == metav1.ConditionTrue:
+		owned[kind] = is
+	case meta.FindStatusCondition(before, kind) != nil:
+		owned[kind] = decision.False(hivev1.AsExpectedReason, "Nothing is missing and nothing hangs")
 	}
 }
 

@@ -4,6 +4,7 @@ package targetcluster
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ func IsTooCostly(err error) bool {
 // IsLasting reports whether an error is none of a server that only starts.
 func IsLasting(err error) bool {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
-	return findOwnError(err) != nil || ok && isRedirect(status.Status().Code)
+	_, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	return findOwnError(err) != nil || isUntrusted || k8serrors.IsUnauthorized(err) || ok && isRedirect(status.Status().Code)
 }
 
 func isRedirect(code int32) bool {
