@@ -213,6 +213,10 @@ func TestCanaryOfOneInstanceWaitsBesideTheOldOne(t *testing.T) {
 			return nil
 		})
 		a.waitForRevisions(t, "0", "1")
+		testenv.Eventually(t, "the older instance counts as one that serves", func() error {
+			n := a.getApp(t).Status.Instances
+			return testenv.ErrorIf(n == nil || n.Ready != 1 || n.ReadyOlder != 1, "found %+v", n)
+		})
 		a.patchDeployment(t, d, fmt.Sprintf(`{"spec":{"continuedSteps":%d}}`, step+1))
 	}
 	a.waitForDeployment(t, d, torporv1alpha1.DeployedState)

@@ -48,14 +48,14 @@ func TestRestartShowsInEventsAndMetrics(t *testing.T) {
 			return err
 		}
 		found := map[string]float64{}
-		for _, name := range []string{"torpor_app_revision", "torpor_app_instances desired", "torpor_app_instances ready", "torpor_app_instances draining"} {
+		for _, name := range []string{"torpor_app_revision", "torpor_app_instances desired", "torpor_app_instances ready", "torpor_app_instances ready_older", "torpor_app_instances draining"} {
 			found[name] = values[name]
 		}
 		for _, name := range []string{"torpor_app_restarts_total Restart", "torpor_app_first_ready_seconds", "torpor_app_drain_seconds"} {
 			found[name] = values[name] - before[name]
 		}
 		if diff := cmp.Diff(map[string]float64{
-			"torpor_app_revision": 1, "torpor_app_instances desired": 2, "torpor_app_instances ready": 2, "torpor_app_instances draining": 0,
+			"torpor_app_revision": 1, "torpor_app_instances desired": 2, "torpor_app_instances ready": 2, "torpor_app_instances ready_older": 0, "torpor_app_instances draining": 0,
 			"torpor_app_restarts_total Restart": 1, "torpor_app_first_ready_seconds": 2, "torpor_app_drain_seconds": 1,
 		}, found); diff != "" {
 			return fmt.Errorf("metrics (-want +got):\n%s", diff)

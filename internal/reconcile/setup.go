@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -46,9 +47,14 @@ func (w WorkerOptions) Options() controller.Options {
 // NewLabelledCache adds a cache to the manager that holds only the objects of these kinds that the selector matches: a hub
 // has many Pods and Jobs that are not Torpor's. No namespaces mean all.
 func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.Selector, kinds ...client.Object) (cache.Cache, error) {
+	return NewTrimmedCache(mgr, namespaces, selector, cache.TransformStripManagedFields(), kinds...)
+}
+
+// NewTrimmedCache is NewLabelledCache of objects without what trim takes from them.
+func NewTrimmedCache(mgr manager.Manager, namespaces []string, selector labels.Selector, trim toolscache.TransformFunc, kinds ...client.Object) (cache.Cache, error) {
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range kinds {
-		byObject[kind] = cache.ByObject{Label: selector, Transform: cache.TransformStripManagedFields()}
+		byObject[kind] = cache.ByObject{Label: selector, Transform: trim}
 	}
 	var watched map[string]cache.Config
 	if len(namespaces) > 0 {

@@ -188,6 +188,9 @@ type InstanceCounts struct {
 	Ready int32 `json:"ready"`
 	// Draining is how many of any revision are on their way out.
 	Draining int32 `json:"draining"`
+	// ReadyOlder is how many of older revisions are ready that a deployment lets serve.
+	// +optional
+	ReadyOlder int32 `json:"readyOlder,omitempty"`
 }
 
 // RestartCause is why a revision began.

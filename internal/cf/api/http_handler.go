@@ -117,6 +117,12 @@ func (s *server) writeResponse(w http.ResponseWriter, response handlers.Response
 	for _, warning := range response.Warnings {
 		w.Header().Add("X-Cf-Warnings", url.QueryEscape(warning))
 	}
+	if response.YAML != nil {
+		w.Header().Set("Content-Type", "application/x-yaml")
+		w.WriteHeader(response.Status)
+		_, _ = w.Write(response.YAML)
+		return
+	}
 	if response.Body == nil {
 		w.WriteHeader(response.Status)
 		return

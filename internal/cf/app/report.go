@@ -38,7 +38,7 @@ func UpdateStatus(o Observed, now time.Time) Report {
 	status.ObservedDesiredState = app.Spec.DesiredState
 	_, _, unreadable := revision.ReadRevision(app) // Read before the observed revision rises, which it is compared with.
 	status.ObservedRevision = revision.HighestRevision(app, versions)
-	status.Instances = countInstances(o.Processes)
+	status.Instances = countInstances(app, o.Processes)
 	r := Report{Began: recordRestart(app, o.LRPs, now)}
 	if r.Began != nil {
 		r.Unseen = max(0, r.Began.Revision-before.ObservedRevision-1)
@@ -63,13 +63,16 @@ func isTransient(before *korifiv1alpha1.CFAppStatus, app *korifiv1alpha1.CFApp, 
 	return !same || !meta.IsStatusConditionTrue(before.Conditions, korifiv1alpha1.ReadyCondition)
 }
 
-func countInstances(processes []korifiv1alpha1.CFProcess) *korifiv1alpha1.InstanceCounts {
+func countInstances(app *korifiv1alpha1.CFApp, processes []korifiv1alpha1.CFProcess) *korifiv1alpha1.InstanceCounts {
 	n := &korifiv1alpha1.InstanceCounts{}
 	for i := range processes {
 		p := &processes[i]
 		n.Desired += process.DesiredInstances(p)
 		n.Ready += p.Status.ActualInstances
 		n.Draining += p.Status.DrainingInstances
+		for _, r := range process.ServingRevisions(app, p) {
+			n.ReadyOlder += min(r.Ready, r.Desired)
+		}
 	}
 	return n
 }

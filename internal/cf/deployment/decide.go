@@ -6,6 +6,7 @@ package deployment
 
 import (
 	"cmp"
+	"math"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -86,7 +87,7 @@ func Decide(o Observed) Plan {
 	}
 	current, lastStop, _ := revision.ReadRevision(o.App)
 	begun := o.App.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name
-	cancelled := o.App.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] == d.Name
+	cancelled := begun && revision.IsCancelled(o.App)
 	switch {
 	case !begun && (o.HasLaterDeployment || d.Status.Revision != 0):
 		return Plan{State: torporv1alpha1.SupersededState, Why: "another deployment came after it"}
@@ -101,20 +102,22 @@ func Decide(o Observed) Plan {
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped or restarted"}
 	case o.App.Spec.DesiredState != korifiv1alpha1.StartedState:
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped"}
-	case d.Spec.Cancelled && !cancelled && canComeBack(o.LRPs, current, lastStop):
+	case AwaitsCancel(d, o.App) && canComeBack(o.LRPs, current, lastStop):
 		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Why: "take it back"}
 	}
 	p := planProgress(o, current, cancelled)
 	p.Revision = current
-	if d.Spec.Cancelled && !cancelled {
+	p.LookAgain = d.Status.ObservedGeneration != d.Generation
+	if AwaitsCancel(d, o.App) {
 		p.Why = "it was too late to cancel, because of what ran before nothing is left to come back: " + p.Why
 	}
 	return p
 }
 
-// NeedsLRPs reports whether the decision depends on what is left of what ran before.
-func NeedsLRPs(d *torporv1alpha1.CFDeployment, app *korifiv1alpha1.CFApp) bool {
-	return d.Spec.Cancelled && app.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name && app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] != d.Name
+// AwaitsCancel reports whether a deployment's revision was begun and has to be taken back, if what is left of the LRPs allows it. A
+// deployment that is through needs no look at them.
+func AwaitsCancel(d *torporv1alpha1.CFDeployment, app *korifiv1alpha1.CFApp) bool {
+	return d.Spec.Cancelled && app.Annotations[torporv1alpha1.DeploymentAnnotation] == d.Name && !revision.IsCancelled(app)
 }
 
 // canComeBack reports whether every process that runs the current revision has an earlier one that nobody has deleted, and that
@@ -139,6 +142,14 @@ func canComeBack(lrps []eiriniv1.LRP, current, lastStop int64) bool {
 	return len(hasEarlier) > 0
 }
 
+// CountSteps returns how often a canary waits; 0 for another deployment.
+func CountSteps(d *torporv1alpha1.CFDeployment) int32 {
+	if d.Spec.Strategy != torporv1alpha1.CanaryDeployment {
+		return 0
+	}
+	return int32(max(1, min(len(d.Spec.Steps), math.MaxInt32)))
+}
+
 // planProgress reports how far a revision is that has begun. It reads the app's condition Ready, which the app's controller
 // reports of all processes together: it changes nothing but the report.
 func planProgress(o Observed, current int64, cancelled bool) Plan {
@@ -152,7 +163,9 @@ func planProgress(o Observed, current int64, cancelled bool) Plan {
 		return Plan{State: torporv1alpha1.CancelingState, Why: "what ran before comes back"}
 	case through:
 		return Plan{State: torporv1alpha1.DeployedState, Why: "every instance runs the new revision"}
-	case fresh && ready.Reason == korifiv1alpha1.DeploymentPausedReason:
+	// The app's condition is behind the last continue for a moment, and a deployment without another step waits for nobody.
+	case fresh && ready.Reason == korifiv1alpha1.DeploymentPausedReason && o.Deployment.Spec.ContinuedSteps < CountSteps(o.Deployment) &&
+		o.Deployment.Status.ObservedGeneration == o.Deployment.Generation:
 		return Plan{State: torporv1alpha1.PausedState, Why: ready.Message}
 	default:
 		return Plan{State: torporv1alpha1.DeployingState, Why: "the new revision comes up"}

@@ -24,8 +24,3 @@ func planPrune(o Observed) Plan {
 	}
 	return p
 }
-
-// IsFinishedSibling reports whether other is over and of the same app as d; d itself may be.
-func IsFinishedSibling(d, other *torporv1alpha1.CFDeployment) bool {
-	return other.Spec.AppRef == d.Spec.AppRef && other.Status.Value == torporv1alpha1.FinalizedDeployment && other.DeletionTimestamp.IsZero()
-}

@@ -3,6 +3,7 @@
 package lrp
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -82,6 +83,17 @@ func TestPodsAreRestricted(t *testing.T) {
 	resources := BuildStatefulSet(lrp, corev1.PullAlways).Spec.Template.Spec.Containers[0].Resources
 	if _, limited := resources.Limits[corev1.ResourceMemory]; limited || resources.Requests.Cpu().MilliValue() != 50 {
 		t.Errorf("found %+v, want no limit of memory and 50m of CPU", resources)
+	}
+}
+
+// As upstream: 100m for each GiB of memory, at least 5m.
+func TestInstancesRequestCPUByTheirMemory(t *testing.T) {
+	for memoryMB, want := range map[int64]int64{0: 0, 1: 5, 64: 6, 1024: 100, 4096: 400, math.MaxInt64: korifiv1alpha1.MaxMegabytes / 1024 * 100} {
+		lrp := newLRP(1)
+		lrp.Spec.MemoryMB = memoryMB
+		if found := BuildStatefulSet(lrp, corev1.PullAlways).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); found != want {
+			t.Errorf("%d MiB: expected %dm, found %dm", memoryMB, want, found)
+		}
 	}
 }
 

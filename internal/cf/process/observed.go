@@ -144,6 +144,19 @@ func ReadTargetRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFPro
 	return revision.SelectTargetRevision(current, lastStop, revision.IsCancelled(app), existing)
 }
 
+// ServingRevisions returns the revisions before the one that people see which a deployment lets serve: those since the last stop that
+// are not on their way out.
+func ServingRevisions(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (older []korifiv1alpha1.RevisionStatus) {
+	_, lastStop, _ := revision.ReadRevision(app)
+	target := ReadTargetRevision(app, process)
+	for _, r := range process.Status.Revisions {
+		if r.Revision >= lastStop && r.Revision < target && r.Desired > 0 {
+			older = append(older, r)
+		}
+	}
+	return older
+}
+
 // targetLRP returns the LRP of the target revision; nil if there is none.
 func (o Observed) targetLRP() *ObservedLRP {
 	for i := range o.LRPs {

@@ -34,6 +34,11 @@ type reviewedPermission struct {
 
 // May asks the API server, as the caller, whether the caller has a permission.
 func (c *Caller) May(ctx context.Context, p Permission) (bool, error) {
+	return c.review(ctx, p, denialTTL)
+}
+
+// review is May; a denial is kept for as long as it is told to.
+func (c *Caller) review(ctx context.Context, p Permission, denied time.Duration) (bool, error) {
 	key := reviewedPermission{c.fingerprint, p}
 	known, _ := c.permissions.Get(key)
 	if allowed, ok := known.(bool); ok {
@@ -49,16 +54,20 @@ func (c *Caller) May(ctx context.Context, p Permission) (bool, error) {
 	}
 	ttl := answerTTL
 	if !review.Status.Allowed {
-		ttl = denialTTL
+		ttl = denied
 	}
 	c.permissions.Add(key, review.Status.Allowed, ttl)
 	return review.Status.Allowed, nil
 }
 
-// AllowedNamespaces returns those of the namespaces in which the caller may use a verb on a resource.
+// ForgetAnswers forgets what was asked of all callers, because a role was given or taken away.
+func (c *Caller) ForgetAnswers() { c.permissions.RemoveAll(func(any) bool { return true }) }
+
+// AllowedNamespaces returns those of the namespaces in which the caller may use a verb on a resource. Of a thousand namespaces most are
+// others', so a denial is kept as long as another answer.
 func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, verb, resource string) (map[string]bool, error) {
 	// One review of all namespaces spares an administrator a review of each.
-	everywhere, err := c.May(ctx, Permission{Verb: verb, Resource: resource})
+	everywhere, err := c.review(ctx, Permission{Verb: verb, Resource: resource}, answerTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +79,7 @@ func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, ver
 			continue
 		}
 		reviews.Go(func() (err error) {
-			allowed[i], err = c.May(ctx, Permission{Namespace: namespace, Verb: verb, Resource: resource})
+			allowed[i], err = c.review(ctx, Permission{Namespace: namespace, Verb: verb, Resource: resource}, answerTTL)
 			return err
 		})
 	}

@@ -33,7 +33,8 @@ func listApps(ctx context.Context, r *Request) (Response, error) {
 			"names": func(app *korifiv1alpha1.CFApp) string { return app.Spec.DisplayName },
 			"guids": func(app *korifiv1alpha1.CFApp) string { return app.Name },
 		},
-		compare: compareAppsBy(strings.TrimPrefix(r.query().Get("order_by"), "-")), reversed: r.isReversed(),
+		labelsOf: func(app *korifiv1alpha1.CFApp) map[string]string { return payloads.OwnKeys(app.Labels) },
+		compare:  compareAppsBy(strings.TrimPrefix(r.query().Get("order_by"), "-")), reversed: r.isReversed(),
 	}, func(app *korifiv1alpha1.CFApp) presenter.AppResponse { return presenter.ForApp(r.Base, app) })
 }
 
@@ -63,8 +64,11 @@ func createApp(ctx context.Context, r *Request, body payloads.AppBody) (Response
 	if err := r.requireSpace(ctx, space); err != nil {
 		return Response{}, err
 	}
+	if err := cmp.Or(payloads.CheckAppName(body.Name), body.Metadata.Validate()); err != nil {
+		return Response{}, err
+	}
 	message := repositories.CreateAppMessage{
-		Name: body.Name, Space: space, Environment: body.EnvironmentVariables,
+		Name: body.Name, Space: space, Metadata: body.Metadata, Environment: body.EnvironmentVariables,
 		Lifecycle: korifiv1alpha1.LifecycleType(cmp.Or(body.Lifecycle.Type, string(korifiv1alpha1.BuildpackLifecycle))),
 	}
 	app, err := r.Store.CreateApp(ctx, r.Caller, message)
@@ -73,10 +77,19 @@ func createApp(ctx context.Context, r *Request, body payloads.AppBody) (Response
 
 func updateApp(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
 	var body payloads.AppBody
-	err := payloads.DecodeJSON(r.HTTP.Body, &body)
-	if err == nil && body.Name != "" && body.Name != app.Spec.DisplayName {
-		app, err = r.Store.RenameApp(ctx, r.Caller, app, body.Name)
+	if err := payloads.DecodeJSON(r.HTTP.Body, &body); err != nil {
+		return Response{}, err
 	}
+	if found := body.Lifecycle.Type; found != "" && found != string(app.Spec.Lifecycle.Type) {
+		return Response{}, apierrors.NewUnprocessableEntity("expected the lifecycle " + string(app.Spec.Lifecycle.Type) + ", which an app keeps, found " + found + "; make another app")
+	}
+	if err := body.Metadata.Validate(); err != nil {
+		return Response{}, err
+	}
+	if body.Name == app.Spec.DisplayName {
+		body.Name = ""
+	}
+	app, err := r.Store.UpdateApp(ctx, r.Caller, app, body.Name, body.Metadata)
 	return present(r, presenter.ForApp, app, err)
 }
 

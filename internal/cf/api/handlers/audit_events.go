@@ -16,7 +16,7 @@ import (
 
 // listAuditEvents lists the restarts of apps, and with target_guids also the events of Kubernetes about them.
 func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
-	spaces, err := r.visibleSpaces(ctx)
+	spaces, err := r.spacesOfApps(ctx, "target_guids")
 	if err != nil {
 		return Response{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -13,6 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
 // createDeployment creates a CFDeployment as the caller, which is the only write; its controller requests the revision. The
@@ -30,6 +32,9 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 	if err != nil {
 		return Response{}, err
 	}
+	if err := r.scaleWeb(ctx, app, body); err != nil {
+		return Response{}, err
+	}
 	deployment, err := r.Store.CreateDeployment(ctx, r.Caller, app, spec)
 	if err != nil {
 		return Response{}, err
@@ -39,6 +44,24 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 		return d.Status.Revision != 0 || d.Status.Value == torporv1alpha1.FinalizedDeployment
 	})
 	return presentCreated(r, presenter.ForDeployment, deployment, err)
+}
+
+// scaleWeb gives the web process the sizes that a push asks for together with the deployment.
+func (r *Request) scaleWeb(ctx context.Context, app *korifiv1alpha1.CFApp, body payloads.DeploymentCreate) error {
+	sizes := body.Options.ProcessScale
+	sizes.Instances = cmp.Or(body.Options.WebInstances, sizes.Instances)
+	if err := r.Limits.Check(sizes); err != nil {
+		return err
+	}
+	message := repositories.PatchProcessMessage{Instances: sizes.Instances, MemoryMB: sizes.MemoryMB, DiskMB: sizes.DiskMB}
+	if message == (repositories.PatchProcessMessage{}) {
+		return nil
+	}
+	web, err := r.Store.GetProcessByType(ctx, app, korifiv1alpha1.WebProcess)
+	if err == nil {
+		_, err = r.Store.PatchProcess(ctx, r.Caller, web, message)
+	}
+	return err
 }
 
 // deploymentSpec returns the spec that a body describes. The droplet is pinned to the one of this moment, so that a change of
@@ -196,20 +219,40 @@ func continueDeployment(ctx context.Context, r *Request) (Response, error) {
 	return respond(struct{}{}, r.Store.ContinueDeployment(ctx, r.Caller, deployment, deployment.Status.CurrentStep))
 }
 
+// deploymentsOfQuery returns the deployments of the apps that the query names, or of all spaces that the caller sees.
+func (r *Request) deploymentsOfQuery(ctx context.Context) ([]*torporv1alpha1.CFDeployment, error) {
+	if !r.query().Has("app_guids") {
+		spaces, err := r.visibleSpaces(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return r.Store.ListDeployments(ctx, spaces)
+	}
+	apps, err := r.appsOfQuery(ctx, "app_guids")
+	if err != nil {
+		return nil, err
+	}
+	var all []*torporv1alpha1.CFDeployment
+	for _, app := range apps {
+		found, err := r.Store.ListDeploymentsOfApp(ctx, app)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, repositories.CompareByAge)
+	return all, nil
+}
+
 // listDeployments lists deployments in the order in which they were created.
 func listDeployments(ctx context.Context, r *Request) (Response, error) {
-	spaces, err := r.visibleSpaces(ctx)
-	if err != nil {
-		return Response{}, err
-	}
-	deployments, err := r.Store.ListDeployments(ctx, spaces)
+	deployments, err := r.deploymentsOfQuery(ctx)
 	if err != nil {
 		return Response{}, err
 	}
 	return respondList(r, resourceList[*torporv1alpha1.CFDeployment]{
 		items: deployments,
 		filters: map[string]func(*torporv1alpha1.CFDeployment) string{
-			"app_guids":      func(d *torporv1alpha1.CFDeployment) string { return d.Spec.AppRef.Name },
 			"status_values":  func(d *torporv1alpha1.CFDeployment) string { return presenter.ForDeploymentStatus(d).Value },
 			"status_reasons": func(d *torporv1alpha1.CFDeployment) string { return presenter.ForDeploymentStatus(d).Reason },
 		},

@@ -3,7 +3,9 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
+	"net/http"
 	"slices"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -78,19 +80,17 @@ func setCurrentDroplet(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 
 // listPackages lists the packages of the app in the path, or of those in app_guids; without either there are none.
 func listPackages(ctx context.Context, r *Request) (Response, error) {
-	apps := payloads.ParseFilter(r.query(), "app_guids")
+	apps, err := r.appsOfQuery(ctx, "app_guids")
 	if r.guid() != "" {
-		apps = payloads.QueryFilter{r.guid()}
+		var app *korifiv1alpha1.CFApp
+		app, err = r.Store.GetApp(ctx, r.Caller, r.guid())
+		apps = []*korifiv1alpha1.CFApp{app}
+	}
+	if err != nil {
+		return Response{}, err
 	}
 	var packages []*korifiv1alpha1.CFPackage
-	for _, guid := range apps {
-		app, err := r.Store.GetApp(ctx, r.Caller, guid)
-		if ignoreNotFound(err) != nil {
-			return Response{}, err
-		}
-		if err != nil {
-			continue
-		}
+	for _, app := range apps {
 		found, err := r.Store.ListPackagesOfApp(ctx, app)
 		if err != nil {
 			return Response{}, err
@@ -116,19 +116,55 @@ func listPackageDroplets(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return r.respondDroplets(ctx, app, func(build *korifiv1alpha1.CFBuild) bool { return build.Spec.PackageRef.Name == from.Name })
-}
-
-func listAppDroplets(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
-	return r.respondDroplets(ctx, app, func(*korifiv1alpha1.CFBuild) bool { return true })
-}
-
-// respondDroplets lists those of an app's droplets that are wanted, in the order in which they were made.
-func (r *Request) respondDroplets(ctx context.Context, app *korifiv1alpha1.CFApp, isWanted func(*korifiv1alpha1.CFBuild) bool) (Response, error) {
 	builds, err := r.Store.ListBuildsOfApp(ctx, app)
 	if err != nil {
 		return Response{}, err
 	}
+	return r.respondDroplets(builds, func(build *korifiv1alpha1.CFBuild) bool { return build.Spec.PackageRef.Name == from.Name })
+}
+
+// listDroplets lists the droplets of the apps in app_guids; without that filter there are none.
+func listDroplets(ctx context.Context, r *Request) (Response, error) {
+	apps, err := r.appsOfQuery(ctx, "app_guids")
+	if err != nil {
+		return Response{}, err
+	}
+	var builds []*korifiv1alpha1.CFBuild
+	for _, app := range apps {
+		found, err := r.Store.ListBuildsOfApp(ctx, app)
+		if err != nil {
+			return Response{}, err
+		}
+		builds = append(builds, found...)
+	}
+	return r.respondDroplets(builds, func(*korifiv1alpha1.CFBuild) bool { return true })
+}
+
+// appsOfQuery returns the apps that a parameter names and the caller sees.
+func (r *Request) appsOfQuery(ctx context.Context, parameter string) ([]*korifiv1alpha1.CFApp, error) {
+	var apps []*korifiv1alpha1.CFApp
+	for _, guid := range payloads.ParseFilter(r.query(), parameter) {
+		app, err := r.Store.GetApp(ctx, r.Caller, guid)
+		if ignoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil {
+			apps = append(apps, app)
+		}
+	}
+	return apps, nil
+}
+
+func listAppDroplets(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	builds, err := r.Store.ListBuildsOfApp(ctx, app)
+	if err != nil {
+		return Response{}, err
+	}
+	return r.respondDroplets(builds, func(*korifiv1alpha1.CFBuild) bool { return true })
+}
+
+// respondDroplets lists those of some droplets that are wanted, in the order in which they were made.
+func (r *Request) respondDroplets(builds []*korifiv1alpha1.CFBuild, isWanted func(*korifiv1alpha1.CFBuild) bool) (Response, error) {
 	builds = slices.DeleteFunc(builds, func(build *korifiv1alpha1.CFBuild) bool {
 		return presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild || !isWanted(build)
 	})
@@ -138,10 +174,17 @@ func (r *Request) respondDroplets(ctx context.Context, app *korifiv1alpha1.CFApp
 		})
 }
 
+// matchResources answers a client that is about to send code: none of it is known, and the package is refused in words.
+func matchResources(context.Context, *Request) (Response, error) {
+	response, err := ok(map[string]any{"resources": []struct{}{}})
+	response.Status = http.StatusCreated
+	return response, err
+}
+
 func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (Response, error) {
 	switch {
 	case body.Type != string(korifiv1alpha1.DockerPackage):
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because Torpor builds no code; found " + body.Type + "; push with --docker-image")
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because Torpor builds no code; found " + cmp.Or(body.Type, "none") + "; push with --docker-image")
 	case body.Data.Image == "":
 		return Response{}, apierrors.NewUnprocessableEntity("expected data.image of a package of type docker, found none; name the image")
 	case body.Data.Username != "":

@@ -16,6 +16,7 @@ const (
 	deleteAppJob   = "app.delete~"
 	deleteOrgJob   = "organization.delete~"
 	deleteSpaceJob = "space.delete~"
+	deleteRoleJob  = "role.delete~"
 	manifestJob    = "space.apply_manifest~"
 	deleteRouteJob = "route.delete~"
 	// A domain is gone when its request is answered.
@@ -31,6 +32,7 @@ func getJob(ctx context.Context, r *Request) (Response, error) {
 	isDone, known := map[string]isJobDone{
 		deleteAppJob: r.Store.IsAppGone, deleteOrgJob: r.Store.IsOrgGone, deleteSpaceJob: r.Store.IsSpaceGone, deleteRouteJob: r.Store.IsRouteGone,
 		deleteDomainJob: func(context.Context, *authorization.Caller, string) (bool, error) { return true, nil },
+		deleteRoleJob:   func(context.Context, *authorization.Caller, string) (bool, error) { return true, nil },
 		manifestJob: func(ctx context.Context, _ *authorization.Caller, space string) (bool, error) {
 			return true, r.requireManifestJob(ctx, space)
 		},

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
@@ -19,6 +21,12 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 	manifest, err := r.parseManifest(ctx)
 	if err != nil {
 		return Response{}, err
+	}
+	// Nothing takes back what was applied, so that everything is refused first that can be.
+	for _, wanted := range manifest.Applications {
+		if err := r.checkApp(r.guid(), wanted); err != nil {
+			return Response{}, err
+		}
 	}
 	var warnings []string
 	for i, wanted := range manifest.Applications {
@@ -85,18 +93,55 @@ func getManifestDiff(ctx context.Context, r *Request) (Response, error) {
 	return Response{Status: http.StatusCreated, Body: diff}, nil
 }
 
+// getAppManifest writes an app as a manifest.
+func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
+	state, err := r.stateOf(ctx, app)
+	if err != nil {
+		return Response{}, err
+	}
+	image := ""
+	if build, err := r.currentDroplet(ctx, app); err == nil {
+		image = build.Status.Droplet.Registry.Image
+	} else if ignoreNotFound(err) != nil {
+		return Response{}, err
+	}
+	text, err := yaml.Marshal(presenter.ForAppManifest(state, image))
+	return Response{Status: http.StatusOK, YAML: text}, err
+}
+
 // appState returns an app as it is now; an empty state if there is none of this name.
 func (r *Request) appState(ctx context.Context, space, name string) (presenter.AppState, error) {
 	app, err := r.Store.FindAppByName(space, name)
 	if app == nil || err != nil {
 		return presenter.AppState{}, err
 	}
-	state := presenter.AppState{App: app}
-	if state.Processes, err = r.Store.ListProcessesOfApp(ctx, app); err != nil {
-		return state, err
+	return r.stateOf(ctx, app)
+}
+
+func (r *Request) stateOf(ctx context.Context, app *korifiv1alpha1.CFApp) (presenter.AppState, error) {
+	processes, err := r.Store.ListProcessesOfApp(ctx, app)
+	if err != nil {
+		return presenter.AppState{}, err
 	}
-	state.Variables, err = r.Store.GetEnvironment(ctx, r.Caller, app)
-	return state, err
+	variables, err := r.Store.GetEnvironment(ctx, r.Caller, app)
+	return presenter.AppState{App: app, Processes: processes, Variables: variables}, err
+}
+
+// checkApp refuses an app that could be made and never run: a push of code would leave it behind, with its name.
+func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
+	app, err := r.Store.FindAppByName(space, wanted.Name)
+	switch {
+	case err != nil:
+		return err
+	case app == nil && wanted.Docker == nil:
+		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected docker.image, because Torpor builds no code, found none; push with --docker-image. " +
+			"A builder such as kpack makes droplets of CFBuilds of apps that kubectl makes: see docs/cf.md")
+	case app != nil && wanted.Docker != nil && app.Spec.Lifecycle.Type != korifiv1alpha1.DockerLifecycle:
+		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected an app for docker images, found one with the lifecycle " +
+			string(app.Spec.Lifecycle.Type) + "; delete it, or push under another name")
+	default:
+		return nil
+	}
 }
 
 // applyApp changes an app to what a manifest describes, and creates it first if there is none.
@@ -111,6 +156,9 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 			message.Lifecycle = korifiv1alpha1.DockerLifecycle
 		}
 		app, err = r.Store.CreateApp(ctx, r.Caller, message)
+	}
+	if err == nil && !wanted.Metadata.IsEmpty() {
+		_, err = r.Store.UpdateApp(ctx, r.Caller, app, "", wanted.Metadata)
 	}
 	if vars := wanted.Variables(); err == nil && len(vars) > 0 {
 		err = r.Store.SetEnvironment(ctx, r.Caller, app, vars)

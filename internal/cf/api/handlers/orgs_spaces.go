@@ -15,7 +15,7 @@ import (
 )
 
 func listOrgs(ctx context.Context, r *Request) (Response, error) {
-	orgs, err := r.Store.ListOrgs(ctx, r.Caller)
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller, r.wantsOrgOrSpace())
 	if err != nil {
 		return Response{}, err
 	}
@@ -23,25 +23,29 @@ func listOrgs(ctx context.Context, r *Request) (Response, error) {
 }
 
 func listSpaces(ctx context.Context, r *Request) (Response, error) {
-	spaces, err := r.Store.ListSpaces(ctx, r.Caller)
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller, r.wantsOrgOrSpace())
 	if err != nil {
 		return Response{}, err
 	}
-	list := orgOrSpaceList(spaces)
-	list.filters["organization_guids"] = func(space repositories.OrgOrSpace) string { return space.Org }
-	return respondList(r, list, func(space repositories.OrgOrSpace) presenter.OrgOrSpaceResponse {
+	return respondList(r, orgOrSpaceList(spaces), func(space repositories.OrgOrSpace) presenter.OrgOrSpaceResponse {
 		return presenter.ForSpace(r.Base, space)
 	})
+}
+
+// wantsOrgOrSpace returns what names, guids and organization_guids select.
+func (r *Request) wantsOrgOrSpace() func(repositories.OrgOrSpace) bool {
+	q := r.query()
+	names, guids, orgs := payloads.ParseFilter(q, "names"), payloads.ParseFilter(q, "guids"), payloads.ParseFilter(q, "organization_guids")
+	return func(one repositories.OrgOrSpace) bool {
+		return names.Matches(one.Name) && guids.Matches(one.GUID) && (one.Org == "" || orgs.Matches(one.Org))
+	}
 }
 
 // orgOrSpaceList is ordered by name, whatever the client asks for.
 func orgOrSpaceList(items []repositories.OrgOrSpace) resourceList[repositories.OrgOrSpace] {
 	return resourceList[repositories.OrgOrSpace]{
-		items: items,
-		filters: map[string]func(repositories.OrgOrSpace) string{
-			"names": func(one repositories.OrgOrSpace) string { return one.Name },
-			"guids": func(one repositories.OrgOrSpace) string { return one.GUID },
-		},
+		items:    items,
+		labelsOf: func(one repositories.OrgOrSpace) map[string]string { return payloads.OwnKeys(one.Labels) },
 		compare: func(a, b repositories.OrgOrSpace) int {
 			return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.GUID, b.GUID))
 		},
@@ -72,14 +76,18 @@ func getNoRelationship(context.Context, *Request) (Response, error) {
 
 // getOrg returns the org with a GUID, if the caller sees it.
 func (r *Request) getOrg(ctx context.Context, guid string) (repositories.OrgOrSpace, error) {
-	orgs, err := r.Store.ListOrgs(ctx, r.Caller)
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller, hasGUID(guid))
 	return findByGUID(orgs, err, guid, repositories.OrgResourceType)
 }
 
 // getSpace returns the space with a GUID, if the caller sees it.
 func (r *Request) getSpace(ctx context.Context, guid string) (repositories.OrgOrSpace, error) {
-	spaces, err := r.Store.ListSpaces(ctx, r.Caller)
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller, hasGUID(guid))
 	return findByGUID(spaces, err, guid, repositories.SpaceResourceType)
+}
+
+func hasGUID(guid string) func(repositories.OrgOrSpace) bool {
+	return func(one repositories.OrgOrSpace) bool { return one.GUID == guid }
 }
 
 func findByGUID(all []repositories.OrgOrSpace, err error, guid, resourceType string) (repositories.OrgOrSpace, error) {
@@ -104,30 +112,30 @@ func (r *Request) requireSpace(ctx context.Context, guid string) error {
 
 // visibleSpaces returns the GUIDs of the spaces that the caller sees, and that space_guids and organization_guids select.
 func (r *Request) visibleSpaces(ctx context.Context) ([]string, error) {
-	spaces, err := r.Store.ListSpaces(ctx, r.Caller)
+	wanted, orgs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller, func(space repositories.OrgOrSpace) bool {
+		return wanted.Matches(space.GUID) && orgs.Matches(space.Org)
+	})
 	if err != nil {
 		return nil, err
 	}
-	wanted, orgs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
-	var guids []string
-	for _, space := range spaces {
-		if wanted.Matches(space.GUID) && orgs.Matches(space.Org) {
-			guids = append(guids, space.GUID)
-		}
+	guids := make([]string, len(spaces))
+	for i, space := range spaces {
+		guids[i] = space.GUID
 	}
 	return guids, nil
 }
 
 // createOrg answers when the org has its namespace.
-func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceCreate) (Response, error) {
-	orgs, err := r.Store.ListOrgs(ctx, r.Caller)
+func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (Response, error) {
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller, hasName(body.Name, ""))
 	if err != nil {
 		return Response{}, err
 	}
 	switch {
 	case body.Name == "":
 		return Response{}, apierrors.NewUnprocessableEntity("expected a name of the organization, found none; name it")
-	case slices.ContainsFunc(orgs, func(org repositories.OrgOrSpace) bool { return org.Name == body.Name }):
+	case len(orgs) > 0:
 		return Response{}, apierrors.NewUnprocessableEntity("Organization '" + body.Name + "' already exists.")
 	}
 	org, err := r.Store.CreateOrg(ctx, r.Caller, body.Name)
@@ -138,19 +146,19 @@ func createOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceCreate) 
 }
 
 // createSpace answers when the space has its namespace.
-func createSpace(ctx context.Context, r *Request, body payloads.OrgOrSpaceCreate) (Response, error) {
+func createSpace(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (Response, error) {
 	org, err := r.getOrg(ctx, body.Relationships.Organization.Data.GUID)
 	if err != nil {
 		return Response{}, apierrors.NewUnprocessableEntity("Invalid organization. Ensure the organization exists and you have access to it.")
 	}
-	spaces, err := r.Store.ListSpaces(ctx, r.Caller)
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller, hasName(body.Name, org.GUID))
 	if err != nil {
 		return Response{}, err
 	}
 	switch {
 	case body.Name == "":
 		return Response{}, apierrors.NewUnprocessableEntity("expected a name of the space, found none; name it")
-	case slices.ContainsFunc(spaces, func(space repositories.OrgOrSpace) bool { return space.Name == body.Name && space.Org == org.GUID }):
+	case len(spaces) > 0:
 		return Response{}, apierrors.NewUnprocessableEntity("Name must be unique per organization")
 	}
 	space, err := r.Store.CreateSpace(ctx, r.Caller, org.GUID, body.Name)
@@ -158,6 +166,59 @@ func createSpace(ctx context.Context, r *Request, body payloads.OrgOrSpaceCreate
 		err = r.waitForNamespace(ctx, space)
 	}
 	return presentCreated(r, presenter.ForSpace, space, err)
+}
+
+func hasName(name, org string) func(repositories.OrgOrSpace) bool {
+	return func(one repositories.OrgOrSpace) bool { return one.Name == name && one.Org == org }
+}
+
+func updateOrg(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (Response, error) {
+	org, err := r.getOrg(ctx, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	others, err := r.Store.ListOrgs(ctx, r.Caller, hasName(body.Name, ""))
+	if err != nil {
+		return Response{}, err
+	}
+	if body.Name != org.Name && len(others) > 0 {
+		return Response{}, apierrors.NewUnprocessableEntity("Organization name '" + body.Name + "' is already taken.")
+	}
+	if err := r.updateOrgOrSpace(ctx, org, body); err != nil {
+		return Response{}, err
+	}
+	return getOrg(ctx, r)
+}
+
+func updateSpace(ctx context.Context, r *Request, body payloads.OrgOrSpaceBody) (Response, error) {
+	space, err := r.getSpace(ctx, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	others, err := r.Store.ListSpaces(ctx, r.Caller, hasName(body.Name, space.Org))
+	if err != nil {
+		return Response{}, err
+	}
+	if body.Name != space.Name && len(others) > 0 {
+		return Response{}, apierrors.NewUnprocessableEntity("Name must be unique per organization")
+	}
+	if err := r.updateOrgOrSpace(ctx, space, body); err != nil {
+		return Response{}, err
+	}
+	return getSpace(ctx, r)
+}
+
+func (r *Request) updateOrgOrSpace(ctx context.Context, one repositories.OrgOrSpace, body payloads.OrgOrSpaceBody) error {
+	if err := body.Metadata.Validate(); err != nil {
+		return err
+	}
+	if body.Name == one.Name {
+		body.Name = ""
+	}
+	if body.Name == "" && body.Metadata.IsEmpty() {
+		return nil
+	}
+	return r.Store.UpdateOrgOrSpace(ctx, r.Caller, one, body.Name, body.Metadata)
 }
 
 func (r *Request) waitForNamespace(ctx context.Context, made repositories.OrgOrSpace) error {

@@ -6,8 +6,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +24,7 @@ import (
 const maxEmbeddedInstances = 100_000
 
 func listProcesses(ctx context.Context, r *Request) (Response, error) {
-	spaces, err := r.visibleSpaces(ctx)
+	spaces, err := r.spacesOfApps(ctx, "app_guids")
 	if err != nil {
 		return Response{}, err
 	}
@@ -67,6 +69,21 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, apierrors.NewUnprocessableEntity(fmt.Sprintf("expected at most %d instances in one answer, found more; ask for fewer processes with per_page or space_guids", maxEmbeddedInstances))
 	}
 	return response, err
+}
+
+// spacesOfApps returns the spaces of the apps that a parameter names, or all that the caller sees.
+func (r *Request) spacesOfApps(ctx context.Context, parameter string) ([]string, error) {
+	if !r.query().Has(parameter) {
+		return r.visibleSpaces(ctx)
+	}
+	apps, err := r.appsOfQuery(ctx, parameter)
+	var spaces []string
+	for _, app := range apps {
+		if !slices.Contains(spaces, app.Namespace) {
+			spaces = append(spaces, app.Namespace)
+		}
+	}
+	return spaces, err
 }
 
 func typeOfProcess(p *korifiv1alpha1.CFProcess) string { return p.Spec.ProcessType }
@@ -114,6 +131,9 @@ func getProcess(ctx context.Context, r *Request) (Response, error) {
 }
 
 func updateProcess(ctx context.Context, r *Request, body payloads.ProcessPatch) (Response, error) {
+	if check := body.ReadinessHealthCheck; check != nil && check.Type != nil && *check.Type != string(korifiv1alpha1.ProcessHealthCheck) {
+		return Response{}, apierrors.NewUnprocessableEntity("expected no readiness health check, because an instance is ready when its health check has succeeded once; found " + *check.Type + "; set the health check")
+	}
 	message := repositories.PatchProcessMessage{Command: body.Command}
 	if check := body.HealthCheck; check != nil {
 		message.CheckType, message.Endpoint = check.Type, check.Data.Endpoint
@@ -164,8 +184,8 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	instances := presenter.ReportInstances(app, process)
-	if !presenter.IsSettled(app, instances) && r.Polls.IsPolling(r.Caller.Name, app.Name, process.Name) {
-		if process, instances, err = r.waitUntilSettled(ctx, app, process); err != nil {
+	if hold := r.Polls.HoldTime(r.Caller.Name, app.Name, process.Name); hold > 0 && !presenter.IsSettled(app, instances) {
+		if process, instances, err = r.waitUntilSettled(ctx, app, process, hold); err != nil {
 			return Response{}, err
 		}
 	}
@@ -176,8 +196,8 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 }
 
 // waitUntilSettled holds the answer until an instance runs, all have crashed, or time is up.
-func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) (*korifiv1alpha1.CFProcess, []presenter.InstanceReport, error) {
-	holdCtx, cancel := context.WithTimeout(ctx, maxHold)
+func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, hold time.Duration) (*korifiv1alpha1.CFProcess, []presenter.InstanceReport, error) {
+	holdCtx, cancel := context.WithTimeout(ctx, hold)
 	defer cancel()
 	err := r.Store.WatchUntil(holdCtx, process.Name, func() (bool, error) {
 		newer, err := r.Store.GetProcess(ctx, r.Caller, process.Name)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -51,6 +52,8 @@ type Response struct {
 	Warnings []string
 	// Body is sent as JSON; nil for none.
 	Body any
+	// YAML is sent as it is, instead of a body.
+	YAML []byte
 }
 
 // Handler answers a request. Errors that are no CFError are turned into one.
@@ -117,10 +120,19 @@ type resourceList[T any] struct {
 	items []T
 	// filters are the query parameters that select items, each with the value of an item that it is compared with.
 	filters map[string]func(T) string
+	// labelsOf returns the labels of an item; nil if none can have any.
+	labelsOf func(T) map[string]string
 	// compare orders the items and takes no two for equal; nil leaves them in their order.
 	compare func(a, b T) int
 	// reversed turns the order round.
 	reversed bool
+}
+
+func (l resourceList[T]) labelSet(item T) labels.Set {
+	if l.labelsOf == nil {
+		return nil
+	}
+	return l.labelsOf(item)
 }
 
 // respondList answers with the page that the query asks for, of the items that it selects.
@@ -134,12 +146,12 @@ func respondList[T, V any](r *Request, l resourceList[T], show func(T) V) (Respo
 	if err != nil {
 		return Response{}, err
 	}
-	selected, err := payloads.SelectsUnlabelled(r.query())
+	selector, err := payloads.ParseLabelSelector(r.query())
 	if err != nil {
 		return Response{}, err
 	}
-	if !selected {
-		l.items = nil
+	if !selector.Empty() {
+		l.items = slices.DeleteFunc(l.items, func(item T) bool { return !selector.Matches(l.labelSet(item)) })
 	}
 	for parameter, valueOf := range l.filters {
 		// Thousands of items are only looked at for the filters that the client sends.

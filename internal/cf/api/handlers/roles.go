@@ -5,7 +5,7 @@ package handlers
 import (
 	"cmp"
 	"context"
-	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
@@ -36,15 +36,81 @@ func createRole(ctx context.Context, r *Request, body payloads.RoleCreate) (Resp
 	if err != nil {
 		return Response{}, err
 	}
-	name, existed, err := r.Store.CreateRoleBinding(ctx, r.Caller, in.GUID, role, user)
-	switch {
-	case err != nil:
-		return Response{}, err
-	case existed:
-		return Response{}, apierrors.NewUnprocessableEntity("User '" + user + "' already has '" + body.Type + "' role in '" + in.Name + "'.")
+	made, existed, err := r.Store.CreateRoleBinding(ctx, r.Caller, repositories.RoleAssignment{Type: body.Type, User: user, In: in}, role)
+	if existed {
+		err = apierrors.NewUnprocessableEntity("User '" + user + "' already has '" + body.Type + "' role in '" + in.Name + "'.")
 	}
-	assignment := presenter.RoleAssignment{GUID: in.GUID + "." + name, Type: body.Type, User: user, Org: in.Org, OrgOrSpace: in.GUID}
-	return Response{Status: http.StatusCreated, Body: presenter.ForRole(r.Base, assignment, r.Clock.Now())}, nil
+	return presentCreated(r, presenter.ForRole, made, err)
+}
+
+// roleTypes returns the roles of CF by their ClusterRoles, for RoleBindings that do not say which they were made for.
+func roleTypes() map[string]string {
+	return map[string]string{"torpor-org-user": "organization_user", "torpor-space-developer": "space_developer", "torpor-space-auditor": "space_auditor"}
+}
+
+// listRoles lists the roles in the orgs and spaces of the query, with the users if the client wants them.
+func listRoles(ctx context.Context, r *Request) (Response, error) {
+	in, err := r.orgsAndSpacesOfRoles(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	var all []repositories.RoleAssignment
+	for _, one := range in {
+		found, err := r.Store.ListRoles(ctx, r.Caller, one, roleTypes())
+		if err != nil {
+			return Response{}, err
+		}
+		all = append(all, found...)
+	}
+	response, err := respondList(r, resourceList[repositories.RoleAssignment]{
+		items: all, filters: map[string]func(repositories.RoleAssignment) string{
+			"types":      func(a repositories.RoleAssignment) string { return a.Type },
+			"user_guids": func(a repositories.RoleAssignment) string { return a.User },
+			"guids":      func(a repositories.RoleAssignment) string { return a.GUID },
+		}, reversed: r.isReversed(),
+	}, func(a repositories.RoleAssignment) presenter.RoleResponse { return presenter.ForRole(r.Base, a) })
+	page, ok := response.Body.(presenter.ListResponse[presenter.RoleResponse])
+	if !ok || !strings.Contains(r.query().Get("include"), "user") {
+		return response, err
+	}
+	users := []presenter.UserResponse{}
+	for _, role := range page.Resources {
+		user := presenter.ForUser(role.Relationships["user"].Data.GUID)
+		if !slices.Contains(users, user) {
+			users = append(users, user)
+		}
+	}
+	page.Included = map[string]any{"users": users}
+	response.Body = page
+	return response, err
+}
+
+// orgsAndSpacesOfRoles returns those of space_guids and organization_guids that the caller sees.
+func (r *Request) orgsAndSpacesOfRoles(ctx context.Context) ([]repositories.OrgOrSpace, error) {
+	spaceGUIDs, orgGUIDs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
+	var in []repositories.OrgOrSpace
+	if spaceGUIDs != nil || orgGUIDs == nil {
+		spaces, err := r.Store.ListSpaces(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return spaceGUIDs.Matches(one.GUID) })
+		if err != nil {
+			return nil, err
+		}
+		in = spaces
+	}
+	if orgGUIDs == nil && spaceGUIDs != nil {
+		return in, nil
+	}
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return orgGUIDs.Matches(one.GUID) })
+	return append(in, orgs...), err
+}
+
+func deleteRole(ctx context.Context, r *Request) (Response, error) {
+	return r.accepted(deleteRoleJob+r.guid(), r.Store.DeleteRole(ctx, r.Caller, r.guid()))
+}
+
+// listUsers answers with the users that are asked for: Kubernetes has no list of them.
+func listUsers(_ context.Context, r *Request) (Response, error) {
+	names := append(payloads.ParseFilter(r.query(), "usernames"), payloads.ParseFilter(r.query(), "guids")...)
+	return respondList(r, resourceList[string]{items: names}, presenter.ForUser)
 }
 
 func (r *Request) getOrgOrSpaceOfRole(ctx context.Context, body payloads.RoleCreate) (repositories.OrgOrSpace, error) {

@@ -11,11 +11,23 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 )
+
+// CheckAppName refuses a name that the schema of apps does not take.
+func CheckAppName(name string) error {
+	isForeign := func(r rune) bool {
+		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}
+	if name != "" && !strings.ContainsFunc(name, isForeign) {
+		return nil
+	}
+	return apierrors.NewUnprocessableEntity("expected a name of letters, digits, dashes and underscores, found " + strconv.Quote(name) + "; choose another")
+}
 
 // Manifest is a manifest as cf push sends it. Fields that Torpor does not know are ignored.
 type Manifest struct {
@@ -34,12 +46,12 @@ type ManifestApp struct {
 	Processes       []ManifestProcess `json:"processes"`
 	Routes          []ManifestRoute   `json:"routes"`
 	// NoRoute takes all addresses away; RandomRoute and DefaultRoute give one to an app that has none.
-	NoRoute      bool `json:"no-route"`
-	RandomRoute  bool `json:"random-route"`
-	DefaultRoute bool `json:"default-route"`
-	// These parts are ignored, with a warning.
-	Services json.RawMessage `json:"services"`
-	Sidecars json.RawMessage `json:"sidecars"`
+	NoRoute      bool      `json:"no-route"`
+	RandomRoute  bool      `json:"random-route"`
+	DefaultRoute bool      `json:"default-route"`
+	Metadata     *Metadata `json:"metadata"`
+	// parts are all that the app has, also those that are ignored.
+	parts map[string]json.RawMessage
 }
 
 // ManifestProcess is one process of a manifest; nil and empty leave a field as it is.
@@ -54,6 +66,9 @@ type ManifestProcess struct {
 	HealthCheckHTTPEndpoint      string  `json:"health-check-http-endpoint,omitempty"`
 	HealthCheckInvocationTimeout *int32  `json:"health-check-invocation-timeout,omitempty"`
 	Timeout                      *int32  `json:"timeout,omitempty"`
+	// These are ignored, with a warning.
+	LogRateLimit   string `json:"log-rate-limit-per-second,omitempty"`
+	ReadinessCheck string `json:"readiness-health-check-type,omitempty"`
 }
 
 // ReadManifest reads the body of a request with a manifest.
@@ -70,8 +85,16 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 		return Manifest{}, apierrors.NewMessageParseError("Request invalid due to parse error: " + err.Error())
 	}
 	var m Manifest
-	if err := explainParseError(json.Unmarshal(asJSON, &m)); err != nil {
-		return Manifest{}, err
+	var parts struct {
+		Applications []map[string]json.RawMessage `json:"applications"`
+	}
+	for _, into := range []any{&m, &parts} {
+		if err := explainParseError(json.Unmarshal(asJSON, into)); err != nil {
+			return Manifest{}, err
+		}
+	}
+	for i := range m.Applications {
+		m.Applications[i].parts = parts.Applications[i]
 	}
 	if len(m.Applications) == 0 {
 		return Manifest{}, apierrors.NewUnprocessableEntity("expected at least one app under applications, found none; name one")
@@ -104,6 +127,9 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 		return apierrors.NewUnprocessableEntity("For application at index " + strconv.Itoa(index) + ": Name must not be empty")
 	}
 	about := "For application '" + a.Name + "': "
+	if err := CheckAppName(a.Name); err != nil {
+		return apierrors.NewUnprocessableEntity(about + err.Error())
+	}
 	if a.Docker != nil && a.Docker.Username != "" {
 		return apierrors.NewUnprocessableEntity(about + "expected no docker.username, because registries are let in by image pull secrets; leave it out and ask the platform team for one")
 	}
@@ -114,9 +140,7 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 			return apierrors.NewUnprocessableEntity(about + "expected a type of its own for each process, found " + strconv.Quote(p.Type) + " at index " + strconv.Itoa(i-1))
 		}
 		types = append(types, p.Type)
-		_, wrongMemory := ParseMegabytes(p.Memory)
-		_, wrongDisk := ParseMegabytes(p.DiskSize())
-		if err := cmp.Or(wrongMemory, wrongDisk, limits.Check(ProcessScale{Instances: p.Instances})); err != nil {
+		if err := p.validate(limits); err != nil {
 			return apierrors.NewUnprocessableEntity(about + err.Error())
 		}
 	}
@@ -127,6 +151,32 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 		if !IsSettableVariable(name) {
 			return apierrors.NewUnprocessableEntity(about + "expected names of your own under env, found '" + name + "'; choose another")
 		}
+	}
+	if err := a.Metadata.Validate(); err != nil {
+		return apierrors.NewUnprocessableEntity(about + err.Error())
+	}
+	return nil
+}
+
+// validate refuses what the schema would refuse when other apps of the manifest are applied already.
+func (p ManifestProcess) validate(limits ProcessLimits) error {
+	_, wrongMemory := ParseMegabytes(p.Memory)
+	_, wrongDisk := ParseMegabytes(p.DiskSize())
+	if err := cmp.Or(wrongMemory, wrongDisk, limits.Check(ProcessScale{Instances: p.Instances})); err != nil {
+		return err
+	}
+	for name, n := range map[string]*int32{"instances": p.Instances, "timeout": p.Timeout, "health-check-invocation-timeout": p.HealthCheckInvocationTimeout} {
+		if n != nil && *n < 0 {
+			return fmt.Errorf("expected %s of at least 0, found %d", name, *n)
+		}
+	}
+	switch {
+	case p.Type != "" && len(validation.IsValidLabelValue(p.Type)) > 0:
+		return fmt.Errorf("expected a process type such as worker, found %q", p.Type)
+	case !slices.Contains([]string{"", "http", "port", "process"}, p.HealthCheckType):
+		return fmt.Errorf("expected health-check-type to be http, port or process, found %q", p.HealthCheckType)
+	case p.HealthCheckHTTPEndpoint != "" && p.HealthCheckHTTPEndpoint[0] != '/':
+		return fmt.Errorf("expected health-check-http-endpoint to be a path such as /healthz, found %q; put a slash first", p.HealthCheckHTTPEndpoint)
 	}
 	return nil
 }
@@ -157,18 +207,34 @@ func (a ManifestApp) Variables() map[string]*string {
 	return vars
 }
 
-// IgnoredParts returns a warning for each part of an app that was ignored.
+// IgnoredParts returns a warning for each part of an app that was ignored although it asks for something.
 func (a ManifestApp) IgnoredParts() []string {
+	const ready = "an instance is ready when its health check has succeeded once"
 	var all []string
-	for _, part := range []struct {
-		name, instead string
-		is            json.RawMessage
-	}{
-		{"services", "hand over credentials in the environment", a.Services},
-		{"sidecars", "make a process of each", a.Sidecars},
+	warn := func(name, instead string, is json.RawMessage) {
+		if text := string(is); !slices.Contains([]string{"", `""`, "null", "false", "[]", "{}"}, text) {
+			all = append(all, fmt.Sprintf("App '%s': %s of the manifest was ignored; %s.", a.Name, name, instead))
+		}
+	}
+	for _, part := range []struct{ name, instead string }{
+		{"services", "hand over credentials in the environment"},
+		{"sidecars", "make a process of each"},
+		{"buildpacks", "Torpor builds no code"},
+		{"buildpack", "Torpor builds no code"},
+		{"stack", "Torpor builds no code"},
+		{"features", "none can be switched"},
+		{"readiness-health-check-http-endpoint", ready},
+		{"readiness-health-check-invocation-timeout", ready},
+		{"readiness-health-check-interval", ready},
 	} {
-		if is := string(part.is); is != "" && is != "null" && is != "false" && is != "[]" {
-			all = append(all, fmt.Sprintf("App '%s': %s of the manifest was read over; %s.", a.Name, part.name, part.instead))
+		warn(part.name, part.instead, a.parts[part.name])
+	}
+	for _, p := range a.AllProcesses() {
+		if p.LogRateLimit != "" && p.LogRateLimit != "-1" {
+			warn("log-rate-limit-per-second", "no limit is enforced", json.RawMessage(p.LogRateLimit))
+		}
+		if p.ReadinessCheck != "" && p.ReadinessCheck != string(korifiv1alpha1.ProcessHealthCheck) {
+			warn("readiness-health-check-type", ready, json.RawMessage(p.ReadinessCheck))
 		}
 	}
 	return all

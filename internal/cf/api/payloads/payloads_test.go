@@ -151,7 +151,7 @@ func FuzzBody(f *testing.F) {
 		f.Add(body)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		for _, into := range []any{&AppBody{}, &ProcessPatch{}, &ProcessScale{}, &PackageCreate{}, &BuildCreate{}, &DeploymentCreate{}, &EnvVarsPatch{}, &Relationship{}, &OrgOrSpaceCreate{}, &RoleCreate{}} {
+		for _, into := range []any{&AppBody{}, &ProcessPatch{}, &ProcessScale{}, &PackageCreate{}, &BuildCreate{}, &DeploymentCreate{}, &EnvVarsPatch{}, &Relationship{}, &OrgOrSpaceBody{}, &RoleCreate{}} {
 			requireClientError(t, DecodeJSON(strings.NewReader(body), into))
 		}
 	})
@@ -177,7 +177,7 @@ func FuzzQuery(f *testing.F) {
 		if names := ParseFilter(q, "names"); !q.Has("names") != names.Matches("any name that nobody has asked for") {
 			t.Errorf("found %q to filter wrongly", q.Get("names"))
 		}
-		_, err = SelectsUnlabelled(q)
+		_, err = ParseLabelSelector(q)
 		requireClientError(t, err)
 	})
 }

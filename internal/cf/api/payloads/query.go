@@ -61,13 +61,13 @@ func ParsePage(q url.Values) (PageQuery, error) {
 // orderFields returns the fields that order_by may name; a list without such a field ignores it.
 func orderFields() []string { return []string{"name", "state", "created_at", "updated_at"} }
 
-// SelectsUnlabelled reports whether label_selector selects objects without labels, which are all that there are.
-func SelectsUnlabelled(q url.Values) (bool, error) {
+// ParseLabelSelector reads label_selector.
+func ParseLabelSelector(q url.Values) (labels.Selector, error) {
 	selector, err := labels.Parse(q.Get("label_selector"))
 	if err != nil {
-		return false, apierrors.NewMessageParseError("The query parameter is invalid: label_selector: " + err.Error())
+		return nil, apierrors.NewMessageParseError("The query parameter is invalid: label_selector: " + err.Error())
 	}
-	return selector.Matches(labels.Set{}), nil
+	return selector, nil
 }
 
 // QueryFilter is a list of values of which one has to match. A nil filter matches every value.

@@ -27,12 +27,15 @@ type AppBody struct {
 		Type string `json:"type"`
 	} `json:"lifecycle"`
 	EnvironmentVariables map[string]string `json:"environment_variables"`
+	Metadata             *Metadata         `json:"metadata"`
 }
 
 // ProcessPatch is the body of PATCH of a process; nil leaves a field as it is.
 type ProcessPatch struct {
 	Command     *string      `json:"command"`
 	HealthCheck *HealthCheck `json:"health_check"`
+	// ReadinessHealthCheck is refused unless it is none.
+	ReadinessHealthCheck *HealthCheck `json:"readiness_health_check"`
 }
 
 // HealthCheck is that of a process; nil leaves a field as it is.
@@ -50,6 +53,8 @@ type ProcessScale struct {
 	Instances *int32 `json:"instances"`
 	MemoryMB  *int64 `json:"memory_in_mb"`
 	DiskMB    *int64 `json:"disk_in_mb"`
+	// LogRateLimit is refused unless it is -1, which is none.
+	LogRateLimit *int64 `json:"log_rate_limit_in_bytes_per_second"`
 }
 
 // ProcessLimits are what an operator lets a process ask for.
@@ -61,6 +66,9 @@ func (l ProcessLimits) Check(wanted ProcessScale) error {
 		if err := checkSize("instances", int64(*wanted.Instances), int64(l.MaxInstances), ""); err != nil {
 			return err
 		}
+	}
+	if l := wanted.LogRateLimit; l != nil && *l != -1 {
+		return apierrors.NewUnprocessableEntity(fmt.Sprintf("expected no limit of the log rate, because none is enforced; found %d; use -1, or leave it out", *l))
 	}
 	for name, size := range map[string]*int64{"memory_in_mb": wanted.MemoryMB, "disk_in_mb": wanted.DiskMB} {
 		if size == nil {
@@ -113,7 +121,10 @@ type DeploymentCreate struct {
 	} `json:"revision"`
 	Options struct {
 		MaxInFlight *int32 `json:"max_in_flight"`
-		Canary      struct {
+		// WebInstances and ProcessScale are sizes of the web process.
+		WebInstances *int32 `json:"web_instances"`
+		ProcessScale
+		Canary struct {
 			Steps []struct {
 				InstanceWeight int32 `json:"instance_weight"`
 			} `json:"steps"`
@@ -126,9 +137,10 @@ type EnvVarsPatch struct {
 	Var map[string]*string `json:"var"`
 }
 
-// OrgOrSpaceCreate is the body of POST of an org or a space.
-type OrgOrSpaceCreate struct {
-	Name          string `json:"name"`
+// OrgOrSpaceBody is the body of POST and PATCH of an org or a space.
+type OrgOrSpaceBody struct {
+	Name          string    `json:"name"`
+	Metadata      *Metadata `json:"metadata"`
 	Relationships struct {
 		Organization Relationship `json:"organization"`
 	} `json:"relationships"`

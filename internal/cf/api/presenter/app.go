@@ -22,7 +22,7 @@ type AppResponse struct {
 	Revision      int64            `json:"revision"`
 	Lifecycle     AppLifecycle     `json:"lifecycle"`
 	Relationships AppRelationships `json:"relationships"`
-	Metadata      EmptyMetadata    `json:"metadata"`
+	Metadata      Metadata         `json:"metadata"`
 	Links         AppLinks         `json:"links"`
 }
 
@@ -59,8 +59,18 @@ func ForApp(base string, app *korifiv1alpha1.CFApp) AppResponse {
 		Resource: newUpdatedResource(app), Name: app.Spec.DisplayName,
 		State: string(app.Spec.DesiredState), Revision: current, Lifecycle: lifecycleOf(app.Spec.Lifecycle),
 		Relationships: AppRelationships{Space: RelationshipTo(app.Namespace), CurrentDroplet: RelationshipTo(currentDroplet(app))},
+		Metadata:      appMetadata(app),
 		Links:         AppLinks{Self: Link{HRef: self}, Space: Link{HRef: base + "/v3/spaces/" + app.Namespace}, Processes: Link{HRef: self + "/processes"}},
 	}
+}
+
+// appMetadata shows what clients have set, and the revision as upstream does.
+func appMetadata(app *korifiv1alpha1.CFApp) Metadata {
+	m := metadataOf(app.Labels, app.Annotations)
+	if text, ok := app.Annotations[korifiv1alpha1.RevisionAnnotation]; ok {
+		m.Annotations[korifiv1alpha1.RevisionAnnotation] = text
+	}
+	return m
 }
 
 func lifecycleOf(l korifiv1alpha1.Lifecycle) AppLifecycle {

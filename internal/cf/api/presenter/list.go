@@ -27,6 +27,8 @@ type Links map[string]Link
 type ListResponse[T any] struct {
 	Pagination PaginationData `json:"pagination"`
 	Resources  []T            `json:"resources"`
+	// Included are resources that these refer to, if the client asks for them.
+	Included any `json:"included,omitempty"`
 }
 
 // PaginationData describes the place of a page in its list.
@@ -88,10 +90,20 @@ func newUpdatedResource(o metav1.Object) Resource {
 	return r
 }
 
-// EmptyMetadata is empty: labels and annotations of clients are not kept.
+// EmptyMetadata is that of resources which keep no labels and annotations of clients.
 type EmptyMetadata struct {
 	Labels      struct{} `json:"labels"`
 	Annotations struct{} `json:"annotations"`
+}
+
+// Metadata are the labels and annotations of clients.
+type Metadata struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func metadataOf(labels, annotations map[string]string) Metadata {
+	return Metadata{Labels: payloads.OwnKeys(labels), Annotations: payloads.OwnKeys(annotations)}
 }
 
 // Relationship is a reference to one resource, or to none.

@@ -61,6 +61,30 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 	return append(all, compareFields(at+"/env", value, was)...)
 }
 
+// ForAppManifest writes an app as a manifest from which it can be pushed again.
+func ForAppManifest(now AppState, image string) map[string]any {
+	app := map[string]any{"name": now.App.Spec.DisplayName}
+	if image != "" {
+		app["docker"] = map[string]any{"image": image}
+	}
+	if len(now.Variables) > 0 {
+		app["env"] = now.Variables
+	}
+	metadata := metadataOf(now.App.Labels, now.App.Annotations)
+	if len(metadata.Labels)+len(metadata.Annotations) > 0 {
+		app["metadata"] = metadata
+	}
+	processes := []map[string]any{}
+	for _, p := range now.Processes {
+		fields := manifestFields(manifestProcessOf(now.Processes, p.Spec.ProcessType))
+		delete(fields, "disk_quota") // It is there as disk-quota, too.
+		fields["type"] = p.Spec.ProcessType
+		processes = append(processes, fields)
+	}
+	app["processes"] = processes
+	return map[string]any{"applications": []any{app}}
+}
+
 // manifestProcessOf returns the process of a type as a manifest would write it; empty if there is none.
 func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.ManifestProcess {
 	i := slices.IndexFunc(all, func(p *korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == kind })
@@ -93,7 +117,9 @@ func manifestFields(p payloads.ManifestProcess) map[string]any {
 	if raw, err := json.Marshal(p); err == nil {
 		_ = json.Unmarshal(raw, &all)
 	}
-	delete(all, "type")
+	for _, ignored := range []string{"type", "log-rate-limit-per-second", "readiness-health-check-type"} {
+		delete(all, ignored)
+	}
 	return all
 }
 

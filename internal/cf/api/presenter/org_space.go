@@ -44,7 +44,7 @@ type OrgOrSpaceResponse struct {
 	Name          string                  `json:"name"`
 	Suspended     *bool                   `json:"suspended,omitempty"`
 	Relationships map[string]Relationship `json:"relationships"`
-	Metadata      EmptyMetadata           `json:"metadata"`
+	Metadata      Metadata                `json:"metadata"`
 	Links         Links                   `json:"links"`
 }
 
@@ -52,8 +52,8 @@ type OrgOrSpaceResponse struct {
 func ForOrg(base string, org repositories.OrgOrSpace) OrgOrSpaceResponse {
 	return OrgOrSpaceResponse{
 		Resource: newResource(org.GUID, org.Created), Name: org.Name, Suspended: new(false),
-		Relationships: map[string]Relationship{"quota": RelationshipTo(OrgQuotaGUID)},
-		Links:         Links{"self": {HRef: base + "/v3/organizations/" + org.GUID}},
+		Relationships: map[string]Relationship{"quota": RelationshipTo(OrgQuotaGUID)}, Metadata: metadataOf(org.Labels, org.Annotations),
+		Links: Links{"self": {HRef: base + "/v3/organizations/" + org.GUID}},
 	}
 }
 
@@ -80,8 +80,8 @@ func ForOrgQuota(base string) OrgQuotaResponse {
 func ForSpace(base string, space repositories.OrgOrSpace) OrgOrSpaceResponse {
 	return OrgOrSpaceResponse{
 		Resource: newResource(space.GUID, space.Created), Name: space.Name,
-		Relationships: map[string]Relationship{"organization": RelationshipTo(space.Org), "quota": {}},
-		Links:         Links{"self": {HRef: base + "/v3/spaces/" + space.GUID}, "organization": {HRef: base + "/v3/organizations/" + space.Org}},
+		Relationships: map[string]Relationship{"organization": RelationshipTo(space.Org), "quota": {}}, Metadata: metadataOf(space.Labels, space.Annotations),
+		Links: Links{"self": {HRef: base + "/v3/spaces/" + space.GUID}, "organization": {HRef: base + "/v3/organizations/" + space.Org}},
 	}
 }
 
@@ -117,18 +117,28 @@ type RoleResponse struct {
 	Links         Links                   `json:"links"`
 }
 
-// RoleAssignment is a role of a user in a place, by its GUID; Org is empty if the place is an org.
-type RoleAssignment struct{ GUID, Type, User, Org, OrgOrSpace string }
-
-// ForRole shows a role that was just given.
-func ForRole(base string, g RoleAssignment, now time.Time) RoleResponse {
+// ForRole shows a role.
+func ForRole(base string, g repositories.RoleAssignment) RoleResponse {
 	r := RoleResponse{
-		Resource: newResource(g.GUID, now), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
-		Relationships: map[string]Relationship{"user": RelationshipTo(g.User), "organization": RelationshipTo(g.OrgOrSpace), "space": {}},
+		Resource: newResource(g.GUID, g.Created), Type: g.Type, Links: Links{"self": {HRef: base + "/v3/roles/" + g.GUID}},
+		Relationships: map[string]Relationship{"user": RelationshipTo(g.User), "organization": RelationshipTo(g.In.GUID), "space": {}},
 	}
 	// A role is in an org or in a space; the other relationship is null.
-	if g.Org != "" {
-		r.Relationships["organization"], r.Relationships["space"] = Relationship{}, RelationshipTo(g.OrgOrSpace)
+	if g.In.Org != "" {
+		r.Relationships["organization"], r.Relationships["space"] = Relationship{}, RelationshipTo(g.In.GUID)
 	}
 	return r
+}
+
+// UserResponse is a user of CF v3, who is known by the name that Kubernetes has for them.
+type UserResponse struct {
+	GUID             string `json:"guid"`
+	Username         string `json:"username"`
+	PresentationName string `json:"presentation_name"`
+	Origin           string `json:"origin"`
+}
+
+// ForUser shows a user. Kubernetes has no list of users, so each name is one.
+func ForUser(name string) UserResponse {
+	return UserResponse{GUID: name, Username: name, PresentationName: name, Origin: "kubernetes"}
 }

@@ -111,7 +111,7 @@ func healthCheckOf(p *korifiv1alpha1.CFProcess) HealthCheck {
 	if check.Data.InvocationTimeoutSeconds > 0 {
 		h.Data.InvocationTimeout = new(check.Data.InvocationTimeoutSeconds)
 	}
-	if check.Data.HTTPEndpoint != "" {
+	if check.Data.HTTPEndpoint != "" && kind == korifiv1alpha1.HTTPHealthCheck {
 		h.Data.Endpoint = new(check.Data.HTTPEndpoint)
 	}
 	return h

@@ -3,7 +3,6 @@
 package presenter
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -19,10 +18,13 @@ const mebibyte = 1 << 20
 
 // InstanceReport describes what one instance of a process does.
 type InstanceReport struct {
-	Index   int32
-	State   korifiv1alpha1.InstanceState
-	Since   time.Time
+	Index int32
+	State korifiv1alpha1.InstanceState
+	Since time.Time
+	// Details say what is wrong: clients print them as an error.
 	Details string
+	// OlderRevision is that of an instance which a deployment lets serve; nil for the current one.
+	OlderRevision *int64
 }
 
 // ReportInstances returns a report for each instance that a process wants: those of the app's current revision and, where it
@@ -36,7 +38,7 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []I
 	why := ""
 	var older []int64
 	if current {
-		why, older = waitingMessage(p), olderServingInstances(app, p)
+		why, older = blockingMessage(p), olderServingInstances(app, p)
 	}
 	for i := range all {
 		all[i] = InstanceReport{Index: int32(i), State: korifiv1alpha1.DownInstance, Details: why}
@@ -46,7 +48,7 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []I
 		}
 		if !ok {
 			if len(older) > 0 {
-				all[i].State, all[i].Details = korifiv1alpha1.RunningInstance, fmt.Sprintf("it runs revision %d", older[0])
+				all[i].State, all[i].Details, all[i].OlderRevision = korifiv1alpha1.RunningInstance, "", new(older[0])
 				older = older[1:]
 			}
 			continue
@@ -62,12 +64,8 @@ func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []I
 // olderServingInstances returns the revision of each ready instance that is older than the current revision and not on its way
 // out: after the last stop only a deployment lets it serve.
 func olderServingInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) (revisions []int64) {
-	_, lastStop, _ := revision.ReadRevision(app)
-	target := process.ReadTargetRevision(app, p)
-	for _, r := range p.Status.Revisions {
-		if r.Revision >= lastStop && r.Revision < target && r.Desired > 0 {
-			revisions = append(revisions, slices.Repeat([]int64{r.Revision}, int(min(r.Ready, r.Desired)))...)
-		}
+	for _, r := range process.ServingRevisions(app, p) {
+		revisions = append(revisions, slices.Repeat([]int64{r.Revision}, int(min(r.Ready, r.Desired)))...)
 	}
 	return revisions
 }
@@ -78,13 +76,18 @@ func reportsCurrentRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.C
 	return unreadable == "" && process.Status.ObservedRevision == current && meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition) != nil
 }
 
-// waitingMessage returns what an instance without a Pod waits for.
-func waitingMessage(process *korifiv1alpha1.CFProcess) string {
-	ready := meta.FindStatusCondition(process.Status.Conditions, korifiv1alpha1.ReadyCondition)
-	if ready == nil || ready.Reason == korifiv1alpha1.RunningReason || ready.Reason == korifiv1alpha1.StoppedReason {
+// blockingMessage returns what keeps an instance from getting a Pod; empty if it comes by itself, or once a canary is continued.
+func blockingMessage(p *korifiv1alpha1.CFProcess) string {
+	ready := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
+	if ready == nil || process.IsProgressReason(ready.Reason) {
 		return ""
 	}
-	return ready.Message
+	switch ready.Reason {
+	case korifiv1alpha1.RunningReason, korifiv1alpha1.StoppedReason, korifiv1alpha1.DeploymentPausedReason:
+		return ""
+	default:
+		return ready.Message
+	}
 }
 
 // IsSettled reports whether a client need not wait for more: an instance runs, all have crashed, or none is wanted.
@@ -119,6 +122,10 @@ type InstanceStats struct {
 	InstancePorts    []string `json:"instance_ports"`
 	IsolationSegment *string  `json:"isolation_segment"`
 	Details          *string  `json:"details"`
+	// Revision is Torpor's own: the older one that an instance runs while a deployment lets it serve.
+	Revision *int64 `json:"revision,omitempty"`
+	// LogRateLimit is -1, because no limit is enforced.
+	LogRateLimit int64 `json:"log_rate_limit"`
 }
 
 // ForStats shows the instances of a process at a time.
@@ -126,7 +133,7 @@ func ForStats(p *korifiv1alpha1.CFProcess, all []InstanceReport, now time.Time) 
 	stats := ProcessStats{Resources: make([]InstanceStats, 0, len(all))}
 	for _, i := range all {
 		row := InstanceStats{
-			Type: p.Spec.ProcessType, Index: i.Index, State: string(i.State), InstancePorts: []string{},
+			Type: p.Spec.ProcessType, Index: i.Index, State: string(i.State), InstancePorts: []string{}, Revision: i.OlderRevision, LogRateLimit: -1,
 			MemQuota: process.LimitMegabytes(p.Spec.MemoryMB) * mebibyte, DiskQuota: process.LimitMegabytes(p.Spec.DiskQuotaMB) * mebibyte,
 		}
 		if i.Details != "" {
@@ -134,10 +141,10 @@ func ForStats(p *korifiv1alpha1.CFProcess, all []InstanceReport, now time.Time) 
 		}
 		if i.State == korifiv1alpha1.RunningInstance {
 			row.Routable = new(true)
-			if !i.Since.IsZero() {
-				// The clock of the node that reported the start may be ahead of this one.
-				row.Uptime = max(0, int64(now.Sub(i.Since).Seconds()))
-			}
+		}
+		if !i.Since.IsZero() {
+			// The clock of the node that reported the change may be ahead of this one.
+			row.Uptime = max(0, int64(now.Sub(i.Since).Seconds()))
 		}
 		stats.Resources = append(stats.Resources, row)
 	}

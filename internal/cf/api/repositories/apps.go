@@ -16,6 +16,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
 func appLookup() cacheLookup {
@@ -61,6 +62,7 @@ type CreateAppMessage struct {
 	Name, Space string
 	Lifecycle   korifiv1alpha1.LifecycleType
 	Environment map[string]string
+	Metadata    *payloads.Metadata
 }
 
 // CreateApp creates a stopped app, its environment and its web process, as the caller.
@@ -76,6 +78,7 @@ func (s *Store) CreateApp(ctx context.Context, caller *authorization.Caller, mes
 		DisplayName: message.Name, DesiredState: korifiv1alpha1.StoppedState, Lifecycle: korifiv1alpha1.Lifecycle{Type: message.Lifecycle},
 		EnvSecretName: guid + "-env",
 	}
+	setMetadata(app, message.Metadata)
 	if err := caller.Client.Create(ctx, app); err != nil {
 		return nil, apierrors.FromError(err, AppResourceType)
 	}
@@ -92,6 +95,53 @@ func (s *Store) CreateApp(ctx context.Context, caller *authorization.Caller, mes
 	}
 	s.WaitForCache(ctx, app)
 	return app, nil
+}
+
+// setMetadata adds what a client sets to a new object.
+func setMetadata(o client.Object, m *payloads.Metadata) {
+	if m == nil {
+		return
+	}
+	add := func(to map[string]string, set map[string]*string) map[string]string {
+		for key, value := range set {
+			if to == nil {
+				to = map[string]string{}
+			}
+			if value != nil {
+				to[key] = *value
+			}
+		}
+		return to
+	}
+	o.SetLabels(add(o.GetLabels(), m.Labels))
+	o.SetAnnotations(add(o.GetAnnotations(), m.Annotations))
+}
+
+// metadataPatch returns the part of a patch that changes what clients set.
+func metadataPatch(m *payloads.Metadata) jsonObject {
+	changed := jsonObject{}
+	if m != nil && len(m.Labels) > 0 {
+		changed["labels"] = m.Labels
+	}
+	if m != nil && len(m.Annotations) > 0 {
+		changed["annotations"] = m.Annotations
+	}
+	return changed
+}
+
+// UpdateApp changes the labels and annotations of an app, and its name unless that is empty.
+func (s *Store) UpdateApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, name string, m *payloads.Metadata) (*korifiv1alpha1.CFApp, error) {
+	if name != "" {
+		renamed, err := s.RenameApp(ctx, caller, app, name)
+		if err != nil {
+			return nil, err
+		}
+		app = renamed
+	}
+	if m.IsEmpty() {
+		return app, nil
+	}
+	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{"metadata": metadataPatch(m)})
 }
 
 // SetAppState starts or stops an app with one patch.

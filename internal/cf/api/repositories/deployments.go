@@ -46,6 +46,11 @@ func (s *Store) ListDeployments(ctx context.Context, spaces []string) ([]*torpor
 	return all, nil
 }
 
+// ListDeploymentsOfApp returns the deployments of an app, the oldest first. A caller that may see the app may see them.
+func (s *Store) ListDeploymentsOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*torporv1alpha1.CFDeployment, error) {
+	return listOfApp[*torporv1alpha1.CFDeployment](ctx, s, app, "list deployments", &torporv1alpha1.CFDeploymentList{})
+}
+
 // CreateDeployment requests a new revision of an app beside the old one.
 func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec) (*torporv1alpha1.CFDeployment, error) {
 	// Of two that are made in one second the name tells which is later.

@@ -35,6 +35,7 @@ const (
 	SpaceResourceType      = "Space"
 	DomainResourceType     = "Domain"
 	RouteResourceType      = "Route"
+	RoleResourceType       = "Role"
 	jobResourceType        = "Job"
 )
 

@@ -3,6 +3,7 @@
 package repositories
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,45 +17,63 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 )
 
 // OrgOrSpace is a namespace with the labels of an org or a space. Org is the GUID of a space's org, and empty for an org.
 type OrgOrSpace struct {
 	GUID, Name, Org string
 	Created         time.Time
+	// Labels and Annotations are those of the CFOrg or CFSpace; HasObject says that there is one.
+	Labels, Annotations map[string]string
+	HasObject           bool
 }
 
-// ListSpaces returns the spaces in which the caller may list apps.
-func (s *Store) ListSpaces(ctx context.Context, caller *authorization.Caller) ([]OrgOrSpace, error) {
+// ListSpaces returns those spaces in which the caller may list apps. Only those that are wanted are asked for: each costs a review.
+func (s *Store) ListSpaces(ctx context.Context, caller *authorization.Caller, isWanted func(OrgOrSpace) bool) ([]OrgOrSpace, error) {
 	_, spaces, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
 		return nil, err
 	}
-	allowed, err := caller.AllowedNamespaces(ctx, guidsOf(spaces), "list", appsResource)
+	return keepAllowed(ctx, caller, spaces, isWanted, appsResource)
+}
+
+// keepAllowed returns those of the namespaces that are wanted in which the caller may list a resource.
+func keepAllowed(ctx context.Context, caller *authorization.Caller, all []OrgOrSpace, isWanted func(OrgOrSpace) bool, resource string) ([]OrgOrSpace, error) {
+	all = slices.DeleteFunc(all, func(one OrgOrSpace) bool { return !isWanted(one) })
+	if len(all) == 0 {
+		return nil, nil
+	}
+	allowed, err := caller.AllowedNamespaces(ctx, guidsOf(all), "list", resource)
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(spaces, func(space OrgOrSpace) bool { return !allowed[space.GUID] }), nil
+	return slices.DeleteFunc(all, func(one OrgOrSpace) bool { return !allowed[one.GUID] }), nil
 }
 
-// ListOrgs returns the orgs that have a space which the caller sees, and those in which the caller may list spaces.
-func (s *Store) ListOrgs(ctx context.Context, caller *authorization.Caller) ([]OrgOrSpace, error) {
+// ListOrgs returns those orgs that have a space which the caller sees, or in which the caller may list spaces.
+func (s *Store) ListOrgs(ctx context.Context, caller *authorization.Caller, isWanted func(OrgOrSpace) bool) ([]OrgOrSpace, error) {
 	orgs, _, err := s.listOrgsAndSpaces(ctx)
 	if err != nil {
 		return nil, err
 	}
-	spaces, err := s.ListSpaces(ctx, caller)
+	orgs = slices.DeleteFunc(orgs, func(one OrgOrSpace) bool { return !isWanted(one) })
+	open, err := keepAllowed(ctx, caller, slices.Clone(orgs), isWanted, spacesResource)
 	if err != nil {
 		return nil, err
 	}
-	allowed, err := caller.AllowedNamespaces(ctx, guidsOf(orgs), "list", spacesResource)
-	if err != nil {
-		return nil, err
+	seen, wanted := map[string]bool{}, map[string]bool{}
+	for _, org := range orgs {
+		wanted[org.GUID] = true
 	}
+	for _, org := range open {
+		seen[org.GUID] = true
+	}
+	spaces, err := s.ListSpaces(ctx, caller, func(space OrgOrSpace) bool { return wanted[space.Org] && !seen[space.Org] })
 	for _, space := range spaces {
-		allowed[space.Org] = true
+		seen[space.Org] = true
 	}
-	return slices.DeleteFunc(orgs, func(org OrgOrSpace) bool { return !allowed[org.GUID] }), nil
+	return slices.DeleteFunc(orgs, func(org OrgOrSpace) bool { return !seen[org.GUID] }), err
 }
 
 func guidsOf(all []OrgOrSpace) []string {
@@ -67,7 +86,7 @@ func guidsOf(all []OrgOrSpace) []string {
 
 // listOrgsAndSpaces returns all of them. Their names are in CFOrgs and CFSpaces; without those, a namespace's name counts.
 func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpace, err error) {
-	names, err := s.listDisplayNames(ctx)
+	objects, err := s.listObjects(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,8 +101,8 @@ func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpac
 			continue
 		}
 		one := OrgOrSpace{GUID: namespace.Name, Name: namespace.Name, Created: namespace.CreationTimestamp.Time}
-		if name := names[namespace.Name]; name != "" {
-			one.Name = name
+		if o, ok := objects[namespace.Name]; ok {
+			one.Name, one.Labels, one.Annotations, one.HasObject = cmp.Or(o.Name, one.Name), o.Labels, o.Annotations, true
 		}
 		if namespace.Labels[korifiv1alpha1.SpaceGUIDLabel] == "" {
 			orgs = append(orgs, one)
@@ -95,7 +114,8 @@ func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpac
 	return orgs, spaces, nil
 }
 
-func (s *Store) listDisplayNames(ctx context.Context) (map[string]string, error) {
+// listObjects returns what CFOrgs and CFSpaces say of themselves, by their GUIDs.
+func (s *Store) listObjects(ctx context.Context) (map[string]OrgOrSpace, error) {
 	orgs, err := list[*korifiv1alpha1.CFOrg](ctx, s, "list orgs", &korifiv1alpha1.CFOrgList{})
 	if err != nil {
 		return nil, err
@@ -104,14 +124,32 @@ func (s *Store) listDisplayNames(ctx context.Context) (map[string]string, error)
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]string{}
-	for _, org := range orgs {
-		names[org.Name] = org.Spec.DisplayName
+	all := map[string]OrgOrSpace{}
+	for _, o := range orgs {
+		all[o.Name] = OrgOrSpace{Name: o.Spec.DisplayName, Labels: o.Labels, Annotations: o.Annotations}
 	}
-	for _, space := range spaces {
-		names[space.Name] = space.Spec.DisplayName
+	for _, o := range spaces {
+		all[o.Name] = OrgOrSpace{Name: o.Spec.DisplayName, Labels: o.Labels, Annotations: o.Annotations}
 	}
-	return names, nil
+	return all, nil
+}
+
+// UpdateOrgOrSpace changes the labels and annotations of an org or a space, and its name unless that is empty.
+func (s *Store) UpdateOrgOrSpace(ctx context.Context, caller *authorization.Caller, one OrgOrSpace, name string, m *payloads.Metadata) error {
+	if !one.HasObject {
+		return apierrors.NewUnprocessableEntity("expected a CFOrg or a CFSpace, found a namespace with labels, which is called by its own name; change it with kubectl")
+	}
+	change := jsonObject{"metadata": metadataPatch(m)}
+	if name != "" {
+		change["spec"] = jsonObject{"displayName": name}
+	}
+	var err error
+	if one.Org == "" {
+		_, err = patch(ctx, s, caller, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: s.rootNamespace, Name: one.GUID}}, change)
+	} else {
+		_, err = patch(ctx, s, caller, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: one.Org, Name: one.GUID}}, change)
+	}
+	return err
 }
 
 // CreateOrg creates an org as the caller.

@@ -80,7 +80,7 @@ func (s *Store) StopWaiting() { s.stopOnce.Do(func() { close(s.stopped) }) }
 // StartCache fills the cache and returns when it is full, or when ctx ends. The cache lives as long as living; ended gets the
 // reason for its end.
 func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) error {
-	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}} {
+	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}, &torporv1alpha1.CFDeployment{}} {
 		if err := s.cache.IndexField(ctx, kind, byApp, appNameOf); err != nil {
 			return fmt.Errorf("index the cache: %w", err)
 		}
@@ -137,6 +137,8 @@ func appNameOf(o client.Object) []string {
 	case *korifiv1alpha1.CFBuild:
 		return []string{o.Spec.AppRef.Name}
 	case *korifiv1alpha1.CFPackage:
+		return []string{o.Spec.AppRef.Name}
+	case *torporv1alpha1.CFDeployment:
 		return []string{o.Spec.AppRef.Name}
 	default:
 		return nil

@@ -30,7 +30,7 @@ func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{
 		revision:  prometheus.NewDesc("torpor_app_revision", "Revision of an app that was acted on last.", labels, nil),
-		instances: prometheus.NewDesc("torpor_app_instances", "Instances of an app: desired, ready or draining.", append(labels, "state"), nil),
+		instances: prometheus.NewDesc("torpor_app_instances", "Instances of an app: desired, ready, ready_older for those that a deployment lets serve, or draining.", append(labels, "state"), nil),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_app_restarts_total", Help: "Revisions that began, by cause.",
 		}, []string{"cause"}),
@@ -69,7 +69,7 @@ func (m *Metrics) collectApp(ch chan<- prometheus.Metric, app *korifiv1alpha1.CF
 	if counts == nil {
 		counts = &korifiv1alpha1.InstanceCounts{}
 	}
-	for state, n := range map[string]int32{"desired": counts.Desired, "ready": counts.Ready, "draining": counts.Draining} {
+	for state, n := range map[string]int32{"desired": counts.Desired, "ready": counts.Ready, "ready_older": counts.ReadyOlder, "draining": counts.Draining} {
 		ch <- prometheus.MustNewConstMetric(m.instances, prometheus.GaugeValue, float64(n), app.Name, app.Namespace, state)
 	}
 }

@@ -25,6 +25,9 @@ import (
 // Name of the events; the controllers are called Name-builds and Name-packages.
 const Name = "torpor-spaces"
 
+// byPackage is the field by which the cache finds the builds of a package.
+const byPackage = "builtPackage"
+
 // Controller reconciles CFBuilds and CFPackages.
 type Controller struct {
 	// Clock tells the time.
@@ -43,7 +46,16 @@ type Controller struct {
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
 	options := reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()
-	err := builder.ControllerManagedBy(mgr).Named(Name+"-builds").WithOptions(options).
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &korifiv1alpha1.CFBuild{}, byPackage, func(o client.Object) []string {
+		if b, ok := o.(*korifiv1alpha1.CFBuild); ok {
+			return []string{b.Spec.PackageRef.Name}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("set up %s: index builds: %w", Name, err)
+	}
+	err = builder.ControllerManagedBy(mgr).Named(Name+"-builds").WithOptions(options).
 		For(&korifiv1alpha1.CFBuild{}).Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(c.buildsForPackage)).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFBuild, build.Observed, build.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
@@ -73,17 +85,15 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// buildsForPackage maps a package to the builds of its namespace that are made from it.
+// buildsForPackage maps a package to the builds that are made from it.
 func (c Controller) buildsForPackage(ctx context.Context, pkg client.Object) []ctrl.Request {
 	var list korifiv1alpha1.CFBuildList
-	if err := c.client.List(ctx, &list, client.InNamespace(pkg.GetNamespace())); err != nil {
+	if err := c.client.List(ctx, &list, client.InNamespace(pkg.GetNamespace()), client.MatchingFields{byPackage: pkg.GetName()}); err != nil {
 		return nil
 	}
 	var all []ctrl.Request
 	for i := range list.Items {
-		if b := &list.Items[i]; b.Spec.PackageRef.Name == pkg.GetName() {
-			all = append(all, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b)})
-		}
+		all = append(all, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
 	return all
 }

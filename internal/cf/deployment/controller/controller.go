@@ -27,6 +27,9 @@ const Name = "torpor-deployments"
 // followUpInterval is when to look again after a step whose effect need not cause an event for the deployment.
 const followUpInterval = 50 * time.Millisecond
 
+// byApp is the field by which the cache finds the deployments of an app.
+const byApp = "deployedApp"
+
 // Controller reconciles CFDeployments.
 type Controller struct {
 	// Clock tells the time.
@@ -47,7 +50,16 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	err := builder.ControllerManagedBy(mgr).
+	err := mgr.GetFieldIndexer().IndexField(context.Background(), &torporv1alpha1.CFDeployment{}, byApp, func(o client.Object) []string {
+		if d, ok := o.(*torporv1alpha1.CFDeployment); ok {
+			return []string{d.Spec.AppRef.Name}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("set up %s: index deployments: %w", Name, err)
+	}
+	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&torporv1alpha1.CFDeployment{}).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.deploymentsForApp)).
@@ -69,12 +81,12 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 // deploymentsForApp maps an app to its deployments that are not over.
 func (c Controller) deploymentsForApp(ctx context.Context, app client.Object) []ctrl.Request {
 	var list torporv1alpha1.CFDeploymentList
-	if err := c.client.List(ctx, &list, client.InNamespace(app.GetNamespace())); err != nil {
+	if err := c.client.List(ctx, &list, client.InNamespace(app.GetNamespace()), client.MatchingFields{byApp: app.GetName()}); err != nil {
 		return nil
 	}
 	var all []ctrl.Request
 	for i := range list.Items {
-		if d := &list.Items[i]; d.Spec.AppRef.Name == app.GetName() && d.Status.Value != torporv1alpha1.FinalizedDeployment {
+		if d := &list.Items[i]; d.Status.Value != torporv1alpha1.FinalizedDeployment {
 			all = append(all, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 		}
 	}

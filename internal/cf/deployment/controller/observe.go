@@ -40,7 +40,7 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	}
 	statusannotation.RestoreStatus(&app)
 	o.App, o.AnotherWriter = &app, c.Guard.FindOther(ctx, &app, c.Clock.Now())
-	if deployment.NeedsLRPs(d, &app) {
+	if deployment.AwaitsCancel(d, &app) {
 		// Past the cache: an LRP that is being deleted cannot come back.
 		var lrps eiriniv1.LRPList
 		if err := c.live.List(ctx, &lrps, client.InNamespace(d.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name}); err != nil {
@@ -64,8 +64,10 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 // listFinished lists the finished deployments of the same app.
 func (c Controller) listFinished(ctx context.Context, d *torporv1alpha1.CFDeployment) ([]torporv1alpha1.CFDeployment, error) {
 	var list torporv1alpha1.CFDeploymentList
-	if err := c.client.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
+	if err := c.client.List(ctx, &list, client.InNamespace(d.Namespace), client.MatchingFields{byApp: d.Spec.AppRef.Name}); err != nil {
 		return nil, fmt.Errorf("list the app's deployments: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(other torporv1alpha1.CFDeployment) bool { return !deployment.IsFinishedSibling(d, &other) }), nil
+	return slices.DeleteFunc(list.Items, func(other torporv1alpha1.CFDeployment) bool {
+		return !deployment.IsOver(&other) || !other.DeletionTimestamp.IsZero()
+	}), nil
 }

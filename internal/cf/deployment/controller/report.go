@@ -43,8 +43,7 @@ func (c Controller) report(d *torporv1alpha1.CFDeployment, seen deployment.Obser
 	if plan.Revision != 0 {
 		status.Revision = plan.Revision
 	}
-	if d.Spec.Strategy == torporv1alpha1.CanaryDeployment {
-		status.TotalSteps = int32(max(1, len(d.Spec.Steps)))
+	if status.TotalSteps = deployment.CountSteps(d); status.TotalSteps > 0 {
 		status.CurrentStep = min(d.Spec.ContinuedSteps+1, status.TotalSteps)
 	}
 	return out

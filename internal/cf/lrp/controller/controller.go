@@ -61,7 +61,8 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	pods, err := podcache.New(context.Background(), mgr, c.WatchNamespaces)
+	// A cluster has many StatefulSets and budgets that are not of apps.
+	pods, err := podcache.New(context.Background(), mgr, c.WatchNamespaces, &appsv1.StatefulSet{}, &policyv1.PodDisruptionBudget{})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
@@ -72,8 +73,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&eiriniv1.LRP{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Owns(&appsv1.StatefulSet{}).
-		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Kind[client.Object](pods, &appsv1.StatefulSet{}, ownersOf(mgr))).
+		WatchesRawSource(source.Kind[client.Object](pods, &policyv1.PodDisruptionBudget{}, ownersOf(mgr), predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.lrpsForPod))).
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*eiriniv1.LRP, lrp.Observed, lrp.Plan]{
@@ -88,6 +89,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+// ownersOf maps an object to the LRP that controls it.
+func ownersOf(mgr manager.Manager) handler.EventHandler {
+	return handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), &eiriniv1.LRP{}, handler.OnlyControllerOwner())
 }
 
 // lrpsForPod maps a Pod to the LRPs that may be its own.

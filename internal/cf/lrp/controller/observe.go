@@ -23,13 +23,13 @@ import (
 func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observed, error) {
 	o := lrp.Observed{LRP: obj, StatefulSet: &appsv1.StatefulSet{}, Budget: &policyv1.PodDisruptionBudget{}}
 	name := client.ObjectKey{Namespace: obj.Namespace, Name: revision.StatefulSetName(obj.Name)}
-	err := c.client.Get(ctx, name, o.StatefulSet)
+	err := c.pods.Get(ctx, name, o.StatefulSet)
 	if k8serrors.IsNotFound(err) {
 		o.StatefulSet = nil
 	} else if err != nil {
 		return o, fmt.Errorf("read the StatefulSet: %w", err)
 	}
-	err = c.client.Get(ctx, name, o.Budget)
+	err = c.pods.Get(ctx, name, o.Budget)
 	if k8serrors.IsNotFound(err) {
 		o.Budget = nil
 	} else if err != nil {

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package payloads
+
+import (
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+)
+
+// maxAnnotation is how long an annotation may be, as in Cloud Controller.
+const maxAnnotation = 5000
+
+// Metadata are labels and annotations that a client sets; nil takes one away.
+type Metadata struct {
+	Labels      map[string]*string `json:"labels"`
+	Annotations map[string]*string `json:"annotations"`
+}
+
+// IsEmpty reports whether nothing is set.
+func (m *Metadata) IsEmpty() bool { return m == nil || len(m.Labels) == 0 && len(m.Annotations) == 0 }
+
+// Validate refuses what Kubernetes would refuse, and the keys that controllers use.
+func (m *Metadata) Validate() error {
+	if m == nil {
+		return nil
+	}
+	for key, value := range m.Labels {
+		if value != nil && len(validation.IsValidLabelValue(*value)) > 0 {
+			return apierrors.NewUnprocessableEntity("expected a label of at most 63 letters, digits, dashes, underscores and dots, found " + strconv.Quote(*value) + " for " + key + "; use an annotation")
+		}
+	}
+	for key, value := range m.Annotations {
+		if value != nil && len(*value) > maxAnnotation {
+			return apierrors.NewUnprocessableEntity("expected an annotation of at most " + strconv.Itoa(maxAnnotation) + " characters, found more for " + key + "; shorten it")
+		}
+	}
+	for _, set := range []map[string]*string{m.Labels, m.Annotations} {
+		for key := range set {
+			if IsReservedKey(key) || len(validation.IsQualifiedName(key)) > 0 {
+				return apierrors.NewUnprocessableEntity("expected a key of your own such as team or example.com/team, found " + strconv.Quote(key) + "; choose another")
+			}
+		}
+	}
+	return nil
+}
+
+// IsReservedKey reports whether a label or an annotation is for controllers, and neither shown to clients nor set by them.
+func IsReservedKey(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	for _, domain := range []string{"cloudfoundry.org", "torpor.dev", "kubernetes.io", "k8s.io"} {
+		if prefix == domain || strings.HasSuffix(prefix, "."+domain) {
+			return true
+		}
+	}
+	return false
+}
+
+// OwnKeys returns the labels or annotations that clients may see.
+func OwnKeys(all map[string]string) map[string]string {
+	own := map[string]string{}
+	for key, value := range all {
+		if !IsReservedKey(key) {
+			own[key] = value
+		}
+	}
+	return own
+}
