@@ -5,9 +5,7 @@
 package deployment
 
 import (
-	"cmp"
 	"math"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,12 +62,6 @@ type Plan struct {
 // IsOver reports whether nothing more happens to a deployment.
 func IsOver(d *torporv1alpha1.CFDeployment) bool {
 	return d.Status.Value == torporv1alpha1.FinalizedDeployment || !d.DeletionTimestamp.IsZero()
-}
-
-// IsLater reports whether a deployment was made after another. Times have whole seconds; the names that the API gives are in
-// the order of their making.
-func IsLater(d, than *torporv1alpha1.CFDeployment) bool {
-	return cmp.Or(d.CreationTimestamp.Compare(than.CreationTimestamp.Time), strings.Compare(d.Name, than.Name)) > 0
 }
 
 // Decide is total: every Observed has exactly one Plan. The app's annotations say whether this deployment's revision began and

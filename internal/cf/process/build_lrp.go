@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// defaultPort is where a web process listens whose image does not say.
-	defaultPort = 8080
+	// DefaultPort is where a web process listens whose image does not say.
+	DefaultPort = 8080
 	// launcher starts a command in an image that buildpacks have made.
 	launcher        = "/cnb/lifecycle/launcher"
 	millisPerSecond = 1000
@@ -86,7 +86,7 @@ func (p LRPSource) listenPorts() []int32 {
 	case len(p.Droplet.Ports) > 0:
 		return p.Droplet.Ports
 	default:
-		return []int32{defaultPort}
+		return []int32{DefaultPort}
 	}
 }
 

@@ -51,7 +51,7 @@ func compareAppsBy(field string) func(a, b *korifiv1alpha1.CFApp) int {
 		if order != 0 {
 			return order
 		}
-		return repositories.CompareByAge(a, b)
+		return revision.CompareByAge(a, b)
 	}
 }
 

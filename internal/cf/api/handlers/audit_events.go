@@ -11,7 +11,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
-	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // listAuditEvents lists the restarts of apps, and with target_guids also the events of Kubernetes about them.
@@ -24,7 +24,7 @@ func listAuditEvents(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	slices.SortFunc(apps, repositories.CompareByAge)
+	slices.SortFunc(apps, revision.CompareByAge)
 	targets := payloads.ParseFilter(r.query(), "target_guids")
 	var found []presenter.AuditEvent
 	for _, app := range apps {

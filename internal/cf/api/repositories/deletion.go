@@ -12,6 +12,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // IsAppGone reports whether an app that is being deleted is gone, and its Pods with it. A job for an app that is not being
@@ -37,7 +38,7 @@ func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid s
 	if err != nil || len(found) == 0 {
 		return err == nil, err
 	}
-	slices.SortFunc(found, CompareByAge)
+	slices.SortFunc(found, revision.CompareByAge)
 	cached := found[0]
 	if l.resource != "" {
 		if cached, err = find[client.Object](ctx, s, caller, guid, l); err != nil {

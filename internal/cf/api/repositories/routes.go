@@ -17,13 +17,14 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
 // ListDomains returns all domains, the oldest first, which is the default. Their names are no secret: every org shares them.
 func (s *Store) ListDomains(ctx context.Context) ([]*korifiv1alpha1.CFDomain, error) {
 	all, err := list[*korifiv1alpha1.CFDomain](ctx, s, "list domains", &korifiv1alpha1.CFDomainList{}, client.InNamespace(s.rootNamespace))
-	slices.SortFunc(all, CompareByAge)
+	slices.SortFunc(all, revision.CompareByAge)
 	return all, err
 }
 
@@ -69,7 +70,7 @@ func (s *Store) ListRoutes(ctx context.Context, spaces []string) ([]*korifiv1alp
 		}
 		all = append(all, found...)
 	}
-	slices.SortFunc(all, CompareByAge)
+	slices.SortFunc(all, revision.CompareByAge)
 	return all, nil
 }
 
@@ -80,7 +81,7 @@ func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) 
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	return slices.MinFunc(all, CompareByAge), nil
+	return slices.MinFunc(all, revision.CompareByAge), nil
 }
 
 // NewRouteSpec describes an address of a domain.

@@ -14,6 +14,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/deployment"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
@@ -57,7 +58,7 @@ func (c Controller) observe(ctx context.Context, d *torporv1alpha1.CFDeployment)
 	if client.IgnoreNotFound(err) != nil {
 		return o, fmt.Errorf("read the app's deployment: %w", err)
 	}
-	o.HasLaterDeployment = err == nil && deployment.IsLater(&other, d)
+	o.HasLaterDeployment = err == nil && revision.CompareByAge(&other, d) > 0
 	return o, nil
 }
 

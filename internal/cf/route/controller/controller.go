@@ -37,6 +37,8 @@ const (
 	byAddress = "address"
 	byDomain  = "domain"
 	byApp     = "app"
+	// byAppOfProcess finds CFProcesses. It differs from the names of other controllers, whose indexes live in the same cache.
+	byAppOfProcess = "routedApp"
 )
 
 // Controller reconciles CFRoutes.
@@ -78,6 +80,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &korifiv1alpha1.CFRoute{}, field, indexRoutes(valueOf)); err != nil {
 			return fmt.Errorf("set up %s: index routes: %w", Name, err)
 		}
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &korifiv1alpha1.CFProcess{}, byAppOfProcess, func(o client.Object) []string { return []string{appOfProcess(o)} }); err != nil {
+		return fmt.Errorf("set up %s: index processes: %w", Name, err)
 	}
 	b := builder.ControllerManagedBy(mgr).Named(Name).
 		WithOptions(reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()).

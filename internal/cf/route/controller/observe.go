@@ -16,6 +16,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
@@ -48,7 +49,7 @@ func (c Controller) observeAddress(ctx context.Context, seen *route.Observed) er
 		return fmt.Errorf("list domains: %w", err)
 	}
 	if slices.ContainsFunc(domains.Items, func(d korifiv1alpha1.CFDomain) bool {
-		return d.Spec.Name == domain.Spec.Name && isOlder(&d, &domain)
+		return d.Spec.Name == domain.Spec.Name && revision.CompareByAge(&d, &domain) < 0
 	}) {
 		return nil
 	}
@@ -58,7 +59,7 @@ func (c Controller) observeAddress(ctx context.Context, seen *route.Observed) er
 		return fmt.Errorf("list routes of the address: %w", err)
 	}
 	for i := range routes.Items {
-		if other := &routes.Items[i]; isOlder(other, seen.Route) {
+		if other := &routes.Items[i]; revision.CompareByAge(other, seen.Route) < 0 {
 			seen.Holder = other.Namespace + "/" + other.Name
 		}
 	}
@@ -79,17 +80,14 @@ func (c Controller) observeApps(ctx context.Context, seen *route.Observed) error
 			return fmt.Errorf("read the app: %w", err)
 		}
 		seen.Apps[app.Name] = &app
-	}
-	if len(seen.Apps) == 0 {
-		return nil
-	}
-	var list korifiv1alpha1.CFProcessList
-	if err := c.client.List(ctx, &list, client.InNamespace(seen.Route.Namespace)); err != nil {
-		return fmt.Errorf("list processes: %w", err)
-	}
-	for i := range list.Items {
-		p := &list.Items[i]
-		seen.Processes[route.ProcessKey(p.Spec.AppRef.Name, p.Spec.ProcessType)] = p
+		var list korifiv1alpha1.CFProcessList
+		if err := c.client.List(ctx, &list, client.MatchingFields{byAppOfProcess: keyOfObject(&app)}); err != nil {
+			return fmt.Errorf("list processes of the app: %w", err)
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			seen.Processes[route.ProcessKey(app.Name, p.Spec.ProcessType)] = p
+		}
 	}
 	return nil
 }
@@ -115,14 +113,6 @@ func (c Controller) observeOwned(ctx context.Context, seen *route.Observed) erro
 		seen.Ingress = published
 	}
 	return nil
-}
-
-// isOlder is a strict order of all objects of a kind.
-func isOlder(a, b client.Object) bool {
-	if at, other := a.GetCreationTimestamp(), b.GetCreationTimestamp(); !at.Equal(&other) {
-		return at.Before(&other)
-	}
-	return keyOfObject(a) < keyOfObject(b)
 }
 
 func keyOfObject(o client.Object) string { return o.GetNamespace() + "/" + o.GetName() }

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package revision
+
+import (
+	"cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// CompareByAge orders objects by age, and by name and namespace where that is the same: times have whole seconds. The names that the API
+// gives are in the order of their making. Everybody who says which of two objects came first says the same.
+func CompareByAge[T metav1.Object](a, b T) int {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetNamespace(), b.GetNamespace()))
+}
