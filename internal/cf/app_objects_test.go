@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -81,6 +83,50 @@ func (a *app) listProcessPods(t *testing.T) []corev1.Pod {
 		}
 	}
 	return own
+}
+
+// An app that is pushed again and again keeps the droplets of its revisions and the newest five, and the packages of those.
+func TestOldBuildsAndPackagesGo(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	a.waitUntilRunning(t)
+	const pushes, deployed = 30, 3
+	wanted := map[string]bool{a.name: true}
+	for i := range pushes {
+		name := fmt.Sprintf("%s-%02d", a.name, i)
+		e.createBuildOf(t, a.name, name, image)
+		if i < deployed {
+			a.patchApp(t, fmt.Sprintf(`{"spec":{"currentDropletRef":{"name":%q}},"metadata":{"annotations":{%q:%q}}}`, name, torporv1alpha1.RestartRequestAnnotation, name))
+			a.waitUntilRunning(t)
+		}
+		if i < deployed || i >= pushes-5 {
+			wanted[name] = true
+		}
+	}
+	testenv.Eventually(t, "what no revision needs is gone", func() error {
+		var builds korifiv1alpha1.CFBuildList
+		var packages korifiv1alpha1.CFPackageList
+		if err := errors.Join(e.Client.List(t.Context(), &builds, client.InNamespace(e.namespace)), e.Client.List(t.Context(), &packages, client.InNamespace(e.namespace))); err != nil {
+			return err
+		}
+		left, sources := map[string]bool{}, map[string]bool{}
+		for i := range builds.Items {
+			if builds.Items[i].Spec.AppRef.Name == a.name {
+				left[builds.Items[i].Name] = true
+			}
+		}
+		for i := range packages.Items {
+			if packages.Items[i].Spec.AppRef.Name == a.name {
+				sources[packages.Items[i].Name] = true
+			}
+		}
+		return testenv.ErrorIf(!maps.Equal(left, wanted) || !maps.Equal(sources, wanted), "expected %d, found %d builds and %d packages", len(wanted), len(left), len(sources))
+	})
+	for _, r := range a.getApp(t).Status.Restarts {
+		if !wanted[r.Droplet] {
+			t.Errorf("expected the droplet of every revision, found none of %+v", r)
+		}
+	}
 }
 
 // A package says whether it names an image, and a build whether its droplet is there, is made by somebody else, or failed.

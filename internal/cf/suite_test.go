@@ -118,17 +118,23 @@ func (e *env) createAppNamed(t *testing.T, name string, o appOptions) *app {
 // createBuild makes a CFBuild whose droplet is an image; without one it is made from code, which somebody else has to build.
 func (e *env) createBuild(t *testing.T, name, image string) *korifiv1alpha1.CFBuild {
 	t.Helper()
+	return e.createBuildOf(t, name, name, image)
+}
+
+// createBuildOf makes a CFBuild of an app that may have others.
+func (e *env) createBuildOf(t *testing.T, app, name, image string) *korifiv1alpha1.CFBuild {
+	t.Helper()
 	build := &korifiv1alpha1.CFBuild{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name},
 		Spec: korifiv1alpha1.CFBuildSpec{
-			PackageRef: korifiv1alpha1.Reference{Name: name}, AppRef: korifiv1alpha1.Reference{Name: name},
+			PackageRef: korifiv1alpha1.Reference{Name: name}, AppRef: korifiv1alpha1.Reference{Name: app},
 			Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle},
 		},
 	}
 	pkg := &korifiv1alpha1.CFPackage{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name},
 		Spec: korifiv1alpha1.CFPackageSpec{
-			Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: name},
+			Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: app},
 			Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: image}},
 		},
 	}

@@ -27,14 +27,20 @@ type Observed struct {
 	LRPs      []eiriniv1.LRP
 	// Droplet is the app's current one; nil if it has none.
 	Droplet *korifiv1alpha1.Droplet
+	// Builds and Packages are all of the app that are not being deleted.
+	Builds   []korifiv1alpha1.CFBuild
+	Packages []korifiv1alpha1.CFPackage
 }
 
-// Plan is what the app lacks.
+// Plan is what the app lacks, and what it needs no more.
 type Plan struct {
-	Create []*korifiv1alpha1.CFProcess
+	Create          []*korifiv1alpha1.CFProcess
+	ExpiredBuilds   []*korifiv1alpha1.CFBuild
+	ExpiredPackages []*korifiv1alpha1.CFPackage
 }
 
-// Decide returns the processes that the app lacks: web, which every app has, and what its current droplet runs.
+// Decide returns the processes that the app lacks: web, which every app has, and what its current droplet runs; and of its builds and
+// packages those that have expired.
 func Decide(o Observed) Plan {
 	processTypes := []string{korifiv1alpha1.WebProcess}
 	if o.Droplet != nil {
@@ -43,6 +49,7 @@ func Decide(o Observed) Plan {
 		}
 	}
 	var p Plan
+	p.ExpiredBuilds, p.ExpiredPackages = planRetention(o)
 	for i, processType := range processTypes {
 		exists := func(p korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == processType }
 		if !slices.ContainsFunc(o.Processes, exists) && !slices.Contains(processTypes[:i], processType) {

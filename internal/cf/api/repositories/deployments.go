@@ -4,15 +4,14 @@ package repositories
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // GetDeployment returns a deployment of an app that the caller may see.
@@ -42,7 +41,7 @@ func (s *Store) ListDeployments(ctx context.Context, spaces []string) ([]*torpor
 		}
 		all = append(all, found...)
 	}
-	slices.SortFunc(all, CompareByAge)
+	slices.SortFunc(all, revision.CompareByAge)
 	return all, nil
 }
 
@@ -51,14 +50,9 @@ func (s *Store) ListDeploymentsOfApp(ctx context.Context, app *korifiv1alpha1.CF
 	return listOfApp[*torporv1alpha1.CFDeployment](ctx, s, app, "list deployments", &torporv1alpha1.CFDeploymentList{})
 }
 
-// CreateDeployment requests a new revision of an app beside the old one.
-func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec) (*torporv1alpha1.CFDeployment, error) {
-	// Of two that are made in one second the name tells which is later.
-	name, err := uuid.NewV7()
-	if err != nil {
-		return nil, fmt.Errorf("make a GUID: %w", err)
-	}
-	return create(ctx, s, caller, &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(app, name.String()), Spec: spec})
+// CreateDeployment requests a new revision of an app beside the old one; with client.DryRunAll it only says whether that would be refused.
+func (s *Store) CreateDeployment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec, options ...client.CreateOption) (*torporv1alpha1.CFDeployment, error) {
+	return create(ctx, s, caller, &torporv1alpha1.CFDeployment{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: spec}, options...)
 }
 
 // CancelDeployment takes a deployment back.

@@ -5,8 +5,6 @@ package repositories
 import (
 	"context"
 
-	"github.com/google/uuid"
-
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
@@ -38,7 +36,7 @@ func (s *Store) ListPackagesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp
 
 // CreatePackage names an image that an app may run.
 func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image string) (*korifiv1alpha1.CFPackage, error) {
-	return create(ctx, s, caller, &korifiv1alpha1.CFPackage{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: korifiv1alpha1.CFPackageSpec{
+	return create(ctx, s, caller, &korifiv1alpha1.CFPackage{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: korifiv1alpha1.CFPackageSpec{
 		Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: app.Name},
 		Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: image}},
 	}})
@@ -46,7 +44,7 @@ func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller,
 
 // CreateBuild requests a droplet from a package; the build's controller makes it.
 func (s *Store) CreateBuild(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, from *korifiv1alpha1.CFPackage) (*korifiv1alpha1.CFBuild, error) {
-	build := &korifiv1alpha1.CFBuild{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: korifiv1alpha1.CFBuildSpec{
+	build := &korifiv1alpha1.CFBuild{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: korifiv1alpha1.CFBuildSpec{
 		PackageRef: korifiv1alpha1.Reference{Name: from.Name}, AppRef: from.Spec.AppRef, StagingMemoryMB: defaultMemoryMB, StagingDiskMB: defaultDiskMB,
 		Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle},
 	}}

@@ -3,12 +3,12 @@
 package repositories
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +20,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // The types of resources as clients call them in errors.
@@ -90,7 +91,7 @@ func find[T client.Object](ctx context.Context, s *Store, caller *authorization.
 	if err != nil {
 		return none, err
 	}
-	slices.SortFunc(found, CompareByAge)
+	slices.SortFunc(found, revision.CompareByAge)
 	for _, object := range found {
 		if err := s.checkVisible(ctx, caller, object.GetNamespace(), l); err == nil || len(found) == 1 {
 			return object, err
@@ -117,7 +118,7 @@ func list[T client.Object](ctx context.Context, s *Store, what string, into clie
 // listOfApp returns the objects of an app, the oldest first. A caller that may see the app may see them.
 func listOfApp[T client.Object](ctx context.Context, s *Store, app *korifiv1alpha1.CFApp, what string, into client.ObjectList) ([]T, error) {
 	found, err := list[T](ctx, s, what, into, client.InNamespace(app.Namespace), client.MatchingFields{byApp: app.Name})
-	slices.SortFunc(found, CompareByAge)
+	slices.SortFunc(found, revision.CompareByAge)
 	return found, err
 }
 
@@ -152,14 +153,6 @@ func (s *Store) checkVisible(ctx context.Context, caller *authorization.Caller, 
 	return nil
 }
 
-// CompareByAge orders objects by age, and by name and namespace where that is the same.
-func CompareByAge[T client.Object](a, b T) int {
-	if order := a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time); order != 0 {
-		return order
-	}
-	return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetNamespace(), b.GetNamespace()))
-}
-
 // getLive reads an object as it is at this moment, with the caller's own rights.
 func getLive(ctx context.Context, caller *authorization.Caller, key client.ObjectKey, into client.Object) error {
 	if err := caller.Client.Get(ctx, key, into); err != nil {
@@ -168,12 +161,14 @@ func getLive(ctx context.Context, caller *authorization.Caller, key client.Objec
 	return nil
 }
 
-// create makes an object as the caller, and waits until the cache shows it.
-func create[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T) (T, error) {
-	if err := caller.Client.Create(ctx, object); err != nil {
+// create makes an object as the caller, and waits until the cache shows it, unless an option has it not made.
+func create[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, object T, options ...client.CreateOption) (T, error) {
+	if err := caller.Client.Create(ctx, object, options...); err != nil {
 		return object, apierrors.FromError(err, resourceTypeOf(object))
 	}
-	s.WaitForCache(ctx, object)
+	if len(options) == 0 {
+		s.WaitForCache(ctx, object)
+	}
 	return object, nil
 }
 
@@ -197,6 +192,9 @@ func patchAsCaller(ctx context.Context, caller *authorization.Caller, object cli
 	}
 	return caller.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, raw))
 }
+
+// newOrderedGUID returns a GUID that tells which of two objects is later that are made in one second.
+func newOrderedGUID() string { return uuid.Must(uuid.NewV7()).String() }
 
 // ownedByApp returns the metadata of an object that is deleted with an app.
 func ownedByApp(app *korifiv1alpha1.CFApp, name string) metav1.ObjectMeta {

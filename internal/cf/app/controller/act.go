@@ -17,10 +17,34 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// act creates the processes that are missing, and keeps those that were not there yet for the events.
+// act creates the processes that are missing, keeps those that were not there yet for the events, and deletes what has expired.
 func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
+	if err := c.createProcesses(ctx, seen, plan); err != nil {
+		return err
+	}
+	if len(plan.ExpiredBuilds)+len(plan.ExpiredPackages) == 0 {
+		return nil
+	}
+	// Past the cache: somebody may have set an old droplet a moment ago.
+	if err := reconcile.RequireUnchanged(ctx, c.live, seen.App, &korifiv1alpha1.CFApp{}); err != nil {
+		return err
+	}
+	var errs []error
+	for _, b := range plan.ExpiredBuilds {
+		errs = append(errs, reconcile.DeleteObserved(ctx, c.client, b))
+	}
+	for _, p := range plan.ExpiredPackages {
+		errs = append(errs, reconcile.DeleteObserved(ctx, c.client, p))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("delete builds and packages that no revision needs: %w", err)
+	}
+	return nil
+}
+
+func (c Controller) createProcesses(ctx context.Context, seen *observation, plan app.Plan) error {
 	for _, process := range plan.Create {
 		err := c.client.Create(ctx, process, client.FieldOwner(Name))
 		if k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {

@@ -32,7 +32,7 @@ const Name = "torpor-restart"
 const (
 	// deletionInterval is when an app that is deleted is looked at again; that an LRP goes is an event too.
 	deletionInterval = time.Second
-	// byApp is the field by which the cache finds the processes and the LRPs of an app.
+	// byApp is the field by which the cache finds the processes, the LRPs, the builds and the packages of an app.
 	byApp = "app"
 )
 
@@ -53,7 +53,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps/status,verbs=get;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps/finalizers,verbs=update
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds,verbs=get;list;watch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds;cfpackages,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=eirini.cloudfoundry.org,resources=lrps,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
@@ -61,7 +61,7 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &eiriniv1.LRP{}} {
+	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &eiriniv1.LRP{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}} {
 		index := func(o client.Object) []string { return []string{appNameOf(o)} }
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), kind, byApp, index); err != nil {
 			return fmt.Errorf("set up %s: index %T: %w", Name, kind, err)
@@ -73,6 +73,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		For(&korifiv1alpha1.CFApp{}, builder.WithPredicates(specOrAnnotationsChanged())).
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
+		Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(appForObject), builder.WithPredicates(createOrDelete())).
 		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(appForObject), builder.WithPredicates(createOrDelete())).
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFApp, *observation, app.Plan]{
@@ -95,7 +96,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-// appNameOf returns the app of a process, an LRP or a build.
+// appNameOf returns the app of a process, an LRP, a build or a package.
 func appNameOf(o client.Object) string {
 	switch o := o.(type) {
 	case *korifiv1alpha1.CFProcess:
@@ -104,12 +105,14 @@ func appNameOf(o client.Object) string {
 		return o.Spec.AppGUID
 	case *korifiv1alpha1.CFBuild:
 		return o.Spec.AppRef.Name
+	case *korifiv1alpha1.CFPackage:
+		return o.Spec.AppRef.Name
 	default:
 		return ""
 	}
 }
 
-// appForObject maps a process, an LRP or a build to its app.
+// appForObject maps a process, an LRP, a build or a package to its app.
 func appForObject(_ context.Context, o client.Object) []ctrl.Request {
 	name := appNameOf(o)
 	if name == "" {
@@ -123,7 +126,8 @@ func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }
 
-// createOrDelete leaves out changes: an app needs to know which LRPs there are, and their state reaches it through its processes.
+// createOrDelete leaves out changes: an app needs to know which LRPs and packages there are, and the state of LRPs reaches it through its
+// processes.
 func createOrDelete() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,14 +28,22 @@ type observation struct {
 func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*observation, error) {
 	var processes korifiv1alpha1.CFProcessList
 	var lrps eiriniv1.LRPList
+	var builds korifiv1alpha1.CFBuildList
+	var packages korifiv1alpha1.CFPackageList
 	in, of := client.InNamespace(obj.Namespace), client.MatchingFields{byApp: obj.Name}
-	if err := errors.Join(c.client.List(ctx, &processes, in, of), c.client.List(ctx, &lrps, in, of)); err != nil {
-		return nil, fmt.Errorf("list what belongs to the app: %w", err)
+	for _, list := range []client.ObjectList{&processes, &lrps, &builds, &packages} {
+		if err := c.client.List(ctx, list, in, of); err != nil {
+			return nil, fmt.Errorf("list what belongs to the app: %w", err)
+		}
 	}
 	for i := range processes.Items {
 		statusannotation.RestoreStatus(&processes.Items[i])
 	}
-	seen := &observation{Observed: app.Observed{App: obj, Processes: processes.Items, LRPs: lrps.Items}}
+	seen := &observation{Observed: app.Observed{
+		App: obj, Processes: processes.Items, LRPs: lrps.Items,
+		Builds:   slices.DeleteFunc(builds.Items, func(b korifiv1alpha1.CFBuild) bool { return !b.DeletionTimestamp.IsZero() }),
+		Packages: slices.DeleteFunc(packages.Items, func(p korifiv1alpha1.CFPackage) bool { return !p.DeletionTimestamp.IsZero() }),
+	}}
 	if ref := obj.Spec.CurrentDropletRef; ref != nil && obj.DeletionTimestamp.IsZero() {
 		var build korifiv1alpha1.CFBuild
 		if err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: ref.Name}, &build); client.IgnoreNotFound(err) != nil {
