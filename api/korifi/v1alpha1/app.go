@@ -226,6 +226,12 @@ type Restart struct {
 	// Droplet is what it runs.
 	// +optional
 	Droplet string `json:"droplet,omitempty"`
+	// StartedBy is who started the app in this revision; empty if it began while the app ran.
+	// +optional
+	StartedBy string `json:"startedBy,omitempty"`
+	// StartedAt is when.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
 	// Settings are the Secrets with the environment, the command and the health check of each process, by its type.
 	// +optional
 	Settings map[string]string `json:"settings,omitempty"`

@@ -1073,6 +1073,10 @@ func (in *Registry) DeepCopy() *Registry {
 func (in *Restart) DeepCopyInto(out *Restart) {
 	*out = *in
 	in.At.DeepCopyInto(&out.At)
+	if in.StartedAt != nil {
+		in, out := &in.StartedAt, &out.StartedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Settings != nil {
 		in, out := &in.Settings, &out.Settings
 		*out = make(map[string]string, len(*in))

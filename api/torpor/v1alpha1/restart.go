@@ -36,7 +36,14 @@ const (
 	RevisedAtAnnotation = "torpor.dev/revised-at"
 	// CauseAnnotation is why the current revision began: Stop, Restart, Deployment or Repair.
 	CauseAnnotation = "torpor.dev/revised-because"
+	// StartedByAnnotation is who started the app in the current revision; a revision that begins while the app runs has none.
+	StartedByAnnotation = "torpor.dev/started-by"
+	// StartedAtAnnotation is when (RFC 3339).
+	StartedAtAnnotation = "torpor.dev/started-at"
 )
+
+// CFRoleAnnotation is on a RoleBinding the role of CF that it was made for: several are one to Kubernetes.
+const CFRoleAnnotation = "torpor.dev/cf-role"
 
 // Annotations of an object on which somebody stops something. They say nothing on an object where nothing is stopped.
 const (

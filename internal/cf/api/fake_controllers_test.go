@@ -115,6 +115,7 @@ func (f *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha
 		Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: metav1.NewTime(at),
 		By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: app.Annotations[torporv1alpha1.DropletAnnotation], Settings: f.keepSettings(ctx, app),
 	})
+	revision.RecordStart(&app.Status.Restarts[0], app)
 	if newest := &app.Status.Restarts[0]; newest.Cause == "" {
 		newest.Cause, newest.At = korifiv1alpha1.CausedByCreation, app.CreationTimestamp
 	}

@@ -39,6 +39,7 @@ func recordRestart(app *korifiv1alpha1.CFApp, lrps []eiriniv1.LRP, now time.Time
 	}
 	if newest.Revision == current {
 		recordSettings(newest, lrps)
+		revision.RecordStart(newest, app)
 	}
 	if newest.Cause == korifiv1alpha1.CausedByCreation {
 		return nil

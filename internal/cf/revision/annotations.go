@@ -5,6 +5,7 @@ package revision
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -12,15 +13,12 @@ import (
 )
 
 // SetRevisionAnnotations writes the revision into the annotations of the changed app. The author and the time are written if
-// a revision began, and kept if not.
+// a revision began or the app is started, and kept if not.
 func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState, by string, at time.Time) {
-	want := m.ownedAnnotations()
-	want[torporv1alpha1.RevisedByAnnotation], want[torporv1alpha1.RevisedAtAnnotation] = by, at.UTC().Format(time.RFC3339)
-	if m.Cause == "" {
-		for _, key := range []string{torporv1alpha1.CauseAnnotation, torporv1alpha1.RevisedByAnnotation, torporv1alpha1.RevisedAtAnnotation} {
-			want[key] = previousAnnotation(old, key)
-		}
-	}
+	want, now := m.ownedAnnotations(), at.UTC().Format(time.RFC3339)
+	want[torporv1alpha1.RevisedByAnnotation], want[torporv1alpha1.RevisedAtAnnotation] = by, now
+	want[torporv1alpha1.StartedByAnnotation], want[torporv1alpha1.StartedAtAnnotation] = by, now
+	maps.Copy(want, keptAnnotations(old, updated, m))
 	if updated.Annotations == nil {
 		updated.Annotations = map[string]string{}
 	}
@@ -38,24 +36,35 @@ func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) 
 		return err
 	}
 	var wrong []error
-	expect := func(key, want string) {
+	expected := m.ownedAnnotations()
+	expected[torporv1alpha1.RevisedByAnnotation], expected[torporv1alpha1.StartedByAnnotation] = by, by
+	maps.Copy(expected, keptAnnotations(old, updated, m))
+	for key, want := range expected {
 		if found := updated.Annotations[key]; found != want {
 			wrong = append(wrong, unexpectedAnnotation(key, want, found))
 		}
 	}
-	for key, want := range m.ownedAnnotations() {
-		if key != torporv1alpha1.CauseAnnotation || m.Cause != "" {
-			expect(key, want)
+	return errors.Join(wrong...)
+}
+
+// keptAnnotations are the authors, times and causes that a change leaves as they were. A revision begins without a start.
+func keptAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState) map[string]string {
+	kept := map[string]string{}
+	if m.Cause == "" {
+		for _, key := range []string{torporv1alpha1.CauseAnnotation, torporv1alpha1.RevisedByAnnotation, torporv1alpha1.RevisedAtAnnotation} {
+			kept[key] = previousAnnotation(old, key)
 		}
 	}
-	if m.Cause != "" {
-		expect(torporv1alpha1.RevisedByAnnotation, by)
-		return errors.Join(wrong...)
+	starts := old != nil && old.Spec.DesiredState != korifiv1alpha1.StartedState && updated.Spec.DesiredState == korifiv1alpha1.StartedState
+	for _, key := range []string{torporv1alpha1.StartedByAnnotation, torporv1alpha1.StartedAtAnnotation} {
+		if starts {
+			continue
+		}
+		if kept[key] = ""; m.Cause == "" {
+			kept[key] = previousAnnotation(old, key)
+		}
 	}
-	for _, key := range []string{torporv1alpha1.CauseAnnotation, torporv1alpha1.RevisedByAnnotation, torporv1alpha1.RevisedAtAnnotation} {
-		expect(key, previousAnnotation(old, key))
-	}
-	return errors.Join(wrong...)
+	return kept
 }
 
 // ownedAnnotations are those that follow from the marks alone.
@@ -72,11 +81,7 @@ func (m RevisionState) ownedAnnotations() map[string]string {
 // replaces an object without knowing Torpor leaves it out.
 func rejectEdits(old, updated *korifiv1alpha1.CFApp, m RevisionState) error {
 	want := m.ownedAnnotations()
-	if m.Cause == "" {
-		for _, key := range []string{torporv1alpha1.CauseAnnotation, torporv1alpha1.RevisedByAnnotation, torporv1alpha1.RevisedAtAnnotation} {
-			want[key] = old.Annotations[key]
-		}
-	}
+	maps.Copy(want, keptAnnotations(old, updated, m))
 	for _, key := range ownedKeys() {
 		found, ok := updated.Annotations[key]
 		wanted, known := want[key]
@@ -92,6 +97,7 @@ func ownedKeys() []string {
 	return []string{
 		korifiv1alpha1.RevisionAnnotation, korifiv1alpha1.LastStopRevisionAnnotation, torporv1alpha1.DropletAnnotation,
 		torporv1alpha1.CauseAnnotation, torporv1alpha1.RevisedByAnnotation, torporv1alpha1.RevisedAtAnnotation,
+		torporv1alpha1.StartedByAnnotation, torporv1alpha1.StartedAtAnnotation,
 	}
 }
 

@@ -191,6 +191,30 @@ func TestWhoAndWhenAreKeptUntilTheNextRevision(t *testing.T) {
 	}
 }
 
+// A start begins no revision, and is remembered until the next one begins.
+func TestWhoStartedAnAppIsKeptUntilTheNextRevision(t *testing.T) {
+	a := admitApp(t, nil, newApp(off, nil))
+	for _, step := range []struct {
+		state          korifiv1alpha1.AppState
+		restart, start string
+	}{{on, "", "alice"}, {on, "", "alice"}, {on, "r1", ""}, {off, "r1", ""}, {off, "r1", ""}, {on, "r1", "alice"}, {off, "r1", ""}} {
+		changed := a.DeepCopy()
+		changed.Spec.DesiredState = step.state
+		if changed.Annotations[request] = step.restart; step.restart == "" {
+			delete(changed.Annotations, request)
+		}
+		a = admitApp(t, a, changed)
+		if by, at := a.Annotations[torporv1alpha1.StartedByAnnotation], a.Annotations[torporv1alpha1.StartedAtAnnotation]; by != step.start || (at == "") != (by == "") {
+			t.Fatalf("%+v: found it started by %q at %q", step, by, at)
+		}
+	}
+	forged := a.DeepCopy()
+	forged.Annotations[torporv1alpha1.StartedByAnnotation] = "bob"
+	if _, err := NextRevision(a, forged); err == nil {
+		t.Error("found nothing wrong with a start that somebody else has written")
+	}
+}
+
 func TestValidateRevisionFindsForeignChanges(t *testing.T) {
 	a := admitApp(t, nil, newApp(on, nil))
 	stopped := a.DeepCopy()

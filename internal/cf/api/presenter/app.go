@@ -132,6 +132,7 @@ func KnownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
 		if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil {
 			now.At = metav1.NewTime(at)
 		}
+		revision.RecordStart(&now, app)
 		known = slices.Insert(known, 0, now)
 	}
 	// The first revision is missing if the second began before the controller saw the app. Its droplet is lost.

@@ -33,7 +33,7 @@ type EventParty struct {
 	Name string `json:"name"`
 }
 
-// ForAuditEvents shows the restarts of an app and the events of Kubernetes about it, the newest first.
+// ForAuditEvents shows the stops, starts and restarts of an app and the events of Kubernetes about it, the newest first.
 func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEvent {
 	target := EventParty{GUID: app.Name, Type: "app", Name: app.Spec.DisplayName}
 	space := &Reference{GUID: app.Namespace}
@@ -43,13 +43,19 @@ func ForAuditEvents(app *korifiv1alpha1.CFApp, events []corev1.Event) []AuditEve
 	}
 	var all []AuditEvent
 	for _, r := range KnownRevisions(app) {
-		if r.Cause == "" || r.Cause == korifiv1alpha1.CausedByCreation {
-			continue
+		guid := RevisionGUID(app.Name, r.Revision)
+		ofRevision := func(guid, kind, by string, at time.Time) AuditEvent {
+			return AuditEvent{
+				Resource: newResource(guid, at), Type: kind, Actor: EventParty{GUID: by, Type: "user", Name: by}, Target: target,
+				Data: map[string]string{"revision": revision.FormatRevision(r.Revision), "droplet": r.Droplet}, Space: space, at: at,
+			}
 		}
-		all = append(all, AuditEvent{
-			Resource: newResource(RevisionGUID(app.Name, r.Revision), r.At.Time), Type: kinds[r.Cause], Actor: EventParty{GUID: r.By, Type: "user", Name: r.By}, Target: target,
-			Data: map[string]string{"revision": revision.FormatRevision(r.Revision), "droplet": r.Droplet}, Space: space, at: r.At.Time,
-		})
+		if r.StartedAt != nil {
+			all = append(all, ofRevision(guid+"-start", "audit.app.start", r.StartedBy, r.StartedAt.Time))
+		}
+		if r.Cause != "" && r.Cause != korifiv1alpha1.CausedByCreation {
+			all = append(all, ofRevision(guid, kinds[r.Cause], r.By, r.At.Time))
+		}
 	}
 	for i := range events {
 		e := &events[i]

@@ -13,12 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
-
-// roleTypeAnnotation is on a RoleBinding the role of CF that it was made for: several are one to Kubernetes.
-const roleTypeAnnotation = "torpor.dev/cf-role"
 
 // RoleAssignment is a role that a user has in an org or a space.
 type RoleAssignment struct {
@@ -29,10 +27,10 @@ type RoleAssignment struct {
 
 // CreateRoleBinding gives a user a ClusterRole in an org or a space, as the caller. existed reports that the user had the role already.
 func (s *Store) CreateRoleBinding(ctx context.Context, caller *authorization.Caller, assignment RoleAssignment, role string) (made RoleAssignment, existed bool, err error) {
-	// The name follows from role and user, so that the API server finds out when a role is given twice.
-	name := "cf-" + hashName(role+"/"+assignment.User)
+	// The name follows from the role of CF and the user, so that the API server finds out when one is given twice.
+	name := "cf-" + hashName(assignment.Type+"/"+assignment.User)
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: assignment.In.GUID, Name: name, Annotations: map[string]string{roleTypeAnnotation: assignment.Type}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: assignment.In.GUID, Name: name, Annotations: map[string]string{torporv1alpha1.CFRoleAnnotation: assignment.Type}},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: []rbacv1.Subject{rbacSubjectFor(assignment.User)},
 	}
 	err = caller.Client.Create(ctx, binding)
@@ -48,9 +46,18 @@ func (s *Store) CreateRoleBinding(ctx context.Context, caller *authorization.Cal
 	return assignment, false, nil
 }
 
-// ListRoles returns the roles of users in an org or a space, read as the caller. types are the roles of CF by the names of their
-// ClusterRoles.
-func (s *Store) ListRoles(ctx context.Context, caller *authorization.Caller, in OrgOrSpace, types map[string]string) ([]RoleAssignment, error) {
+// roleTypeOf returns the role of CF that a RoleBinding was made for; empty if it is none. One that somebody else has made stands for the
+// first of those that its ClusterRole is.
+func roleTypeOf(b *rbacv1.RoleBinding) string {
+	first := map[string]string{"torpor-org-user": "organization_user", "torpor-space-developer": "space_developer", "torpor-space-auditor": "space_auditor"}[b.RoleRef.Name]
+	if first == "" {
+		return ""
+	}
+	return cmp.Or(b.Annotations[torporv1alpha1.CFRoleAnnotation], first)
+}
+
+// ListRoles returns the roles of users in an org or a space, read as the caller.
+func (s *Store) ListRoles(ctx context.Context, caller *authorization.Caller, in OrgOrSpace) ([]RoleAssignment, error) {
 	var bindings rbacv1.RoleBindingList
 	if err := caller.Client.List(ctx, &bindings, client.InNamespace(in.GUID)); err != nil {
 		return nil, apierrors.FromError(err, RoleResourceType)
@@ -58,15 +65,9 @@ func (s *Store) ListRoles(ctx context.Context, caller *authorization.Caller, in 
 	var all []RoleAssignment
 	for i := range bindings.Items {
 		b := &bindings.Items[i]
-		kind := types[b.RoleRef.Name]
-		if kind == "" {
-			continue
-		}
 		for _, subject := range b.Subjects {
-			if user := userOf(subject); user != "" {
-				all = append(all, RoleAssignment{
-					GUID: roleGUID(b), Type: cmp.Or(b.Annotations[roleTypeAnnotation], kind), User: user, In: in, Created: b.CreationTimestamp.Time,
-				})
+			if role, user := roleTypeOf(b), userOf(subject); role != "" && user != "" {
+				all = append(all, RoleAssignment{GUID: roleGUID(b), Type: role, User: user, In: in, Created: b.CreationTimestamp.Time})
 			}
 		}
 	}
@@ -75,12 +76,18 @@ func (s *Store) ListRoles(ctx context.Context, caller *authorization.Caller, in 
 
 // DeleteRole takes a role away, as the caller. One that several users have by one binding is not for this API to split.
 func (s *Store) DeleteRole(ctx context.Context, caller *authorization.Caller, guid string) error {
-	namespace, name, _ := strings.Cut(guid, roleSeparator)
+	namespace, name, isRole := strings.Cut(guid, roleSeparator)
+	if !isRole {
+		return apierrors.NewNotFound(RoleResourceType)
+	}
 	var binding rbacv1.RoleBinding
 	if err := caller.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &binding); err != nil {
 		return apierrors.ForbiddenAsNotFound(err, RoleResourceType)
 	}
-	if len(binding.Subjects) > 1 {
+	switch {
+	case roleTypeOf(&binding) == "":
+		return apierrors.NewNotFound(RoleResourceType)
+	case len(binding.Subjects) > 1:
 		return apierrors.NewUnprocessableEntity("expected a RoleBinding of one user, found one of several; change " + name + " in " + namespace + " with kubectl")
 	}
 	if err := caller.Client.Delete(ctx, &binding); err != nil {
