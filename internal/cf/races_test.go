@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -160,6 +161,33 @@ func TestInstanceStatusesAreOfTheCurrentRevision(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A StatefulSet that is no app's is in no cache of Torpor's; one that has the name which an LRP needs is named.
+func TestStatefulSetOfAnotherIsNamed(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1, state: stopped})
+	a.waitUntilStopped(t)
+	labels := map[string]string{"is": "another's"}
+	another := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: revision.StatefulSetName(revision.LRPName(a.process, 0))},
+		Spec: appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image}}},
+		}},
+	}
+	e.ExpectCreated(t, another)
+	a.setState(t, started)
+	lrp := &eiriniv1.LRP{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: revision.LRPName(a.process, 0)}}
+	testenv.Eventually(t, "the LRP names it", func() error {
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(lrp), lrp); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(lrp.Status.Conditions, korifiv1alpha1.ReadyCondition)
+		return testenv.ErrorIf(c == nil || c.Reason != korifiv1alpha1.NameTakenReason || !strings.Contains(c.Message, another.Name), "found %+v", c)
+	})
+	if err := e.Client.Delete(t.Context(), another); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Race h of docs/adr/0010-revisions-of-apps.md: names do not collide where they did, and an LRP that has the name of the next revision is waited for.

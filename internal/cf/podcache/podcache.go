@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -30,7 +31,7 @@ func New(ctx context.Context, mgr manager.Manager, namespaces []string, others .
 	if err != nil {
 		return nil, fmt.Errorf("select the Pods of apps: %w", err)
 	}
-	pods, err := reconcile.NewTrimmedCache(mgr, namespaces, labels.NewSelector().Add(*ofApps), trimPod, append(others, &corev1.Pod{})...)
+	pods, err := reconcile.NewTrimmedCache(mgr, namespaces, labels.NewSelector().Add(*ofApps), trim, append(others, &corev1.Pod{})...)
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +43,12 @@ func New(ctx context.Context, mgr manager.Manager, namespaces []string, others .
 	return pods, nil
 }
 
-// trimPod keeps of a Pod what decisions and reports look at. There are tens of thousands, and most of each is its template.
-func trimPod(o any) (any, error) {
+// trim keeps of a Pod or a StatefulSet what decisions and reports look at. There are tens of thousands, and most of each is its template.
+// What is patched is compared with what is cached, so that nothing of a template is written.
+func trim(o any) (any, error) {
+	if set, ok := o.(*appsv1.StatefulSet); ok {
+		set.Spec.Template = corev1.PodTemplateSpec{}
+	}
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return cache.TransformStripManagedFields()(o)

@@ -53,7 +53,7 @@ func TestTrimmedPodsAreSmall(t *testing.T) {
 	full := measure(func(i int) { whole[i] = newPod(i) })
 	small := measure(func(i int) {
 		var err error
-		if trimmed[i], err = trimPod(newPod(i)); err != nil {
+		if trimmed[i], err = trim(newPod(i)); err != nil {
 			t.Fatal(err)
 		}
 	})

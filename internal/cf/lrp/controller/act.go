@@ -7,13 +7,17 @@ import (
 	"errors"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -50,12 +54,26 @@ func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) e
 		err = c.deleteOrphanedPods(ctx, seen.LRP)
 	}
 	if k8serrors.IsAlreadyExists(err) {
-		return reconcile.ErrStale
+		return c.explainTakenName(ctx, seen.LRP, plan.Do)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", plan.Why, err)
 	}
 	return nil
+}
+
+// explainTakenName returns ErrStale if the cache is behind, and else who has the name: the cache leaves out what is not an app's.
+func (c Controller) explainTakenName(ctx context.Context, obj *eiriniv1.LRP, do lrp.Action) error {
+	var taken client.Object = &appsv1.StatefulSet{}
+	kind := "StatefulSet"
+	if do == lrp.CreateBudget {
+		taken, kind = &policyv1.PodDisruptionBudget{}, "PodDisruptionBudget"
+	}
+	name := client.ObjectKey{Namespace: obj.Namespace, Name: revision.StatefulSetName(obj.Name)}
+	if err := c.live.Get(ctx, name, taken); err != nil || metav1.IsControlledBy(taken, obj) {
+		return reconcile.ErrStale
+	}
+	return &reconcile.RefusedError{Message: fmt.Sprintf("expected the %s %s to be this LRP's, found another owner; delete it", kind, name.Name)}
 }
 
 // patchFinalizer changes the finalizer and nothing else. The LRP gets the version that this leaves, so that the next pass

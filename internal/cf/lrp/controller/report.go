@@ -14,7 +14,12 @@ import (
 )
 
 // report writes what was seen into the status.
-func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
+func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
+	out := reconcile.FollowUp{Rule: p.Why}
+	if refused != nil {
+		p.Conflict = refused.Error()
+		out.RequeueAfter = reconcile.OtherWriterInterval // That another's object goes is no event.
+	}
 	before, status := obj.Status.DeepCopy(), &obj.Status
 	status.Replicas, status.Instances = 0, nil
 	for _, pod := range o.Pods {
@@ -37,7 +42,8 @@ func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, _ *rec
 	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{
 		korifiv1alpha1.ReadyCondition: lrp.ReadyCondition(o, p, status.Replicas), korifiv1alpha1.DrainingCondition: lrp.DrainingCondition(status.DrainingReplicas),
 	}, obj.Generation, c.Clock)
-	return reconcile.FollowUp{Rule: p.Why, IsTransient: isTransient(obj, before, p)}
+	out.IsTransient = isTransient(obj, before, p)
+	return out
 }
 
 // isTransient reports whether the LRP is on its way to what it should be. That it was ready and is not any more is reported
