@@ -3,22 +3,13 @@
 package api
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"fmt"
-	"math/big"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // fakeKubelet keeps logs for Pods, as the API server asks a kubelet for them.
@@ -54,48 +45,12 @@ func (k *fakeKubelet) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// startNode runs a kubelet that the API server trusts, because the cluster's authority has signed for it.
-func (e *testEnv) startNode(t *testing.T, k *fakeKubelet) string {
-	t.Helper()
-	pki := filepath.Join(filepath.Dir(e.KubeconfigPath(t)), "pki")
-	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	raw, err := x509.CreateCertificate(nil, template, authority.Leaf, authority.Leaf.PublicKey, authority.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /containerLogs/{namespace}/{pod}/{container}", k)
-	server := httptest.NewUnstartedServer(mux)
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{raw}, PrivateKey: authority.PrivateKey}}, MinVersion: tls.VersionTLS12}
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-"}}
-	e.ExpectCreated(t, node)
-	address, ok := server.Listener.Addr().(*net.TCPAddr)
-	if !ok {
-		t.Fatalf("found %T", server.Listener.Addr())
-	}
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(address.Port)
-	if err := e.Client.Status().Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
-	return node.Name
-}
-
 func TestLogsOfPods(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 3, started)
 	another := e.createApp(t, space, "stall", 1, started)
 	k := &fakeKubelet{lines: map[string][]logEntry{}}
-	node := e.startNode(t, k)
+	node := e.StartKubelet(t, k)
 	begin := time.Date(2026, 11, 20, 12, 0, 0, 5, time.UTC)
 	says := func(pod, who string, after time.Duration) {
 		for second := range 5 {

@@ -63,17 +63,25 @@ type env struct {
 	url  string
 	http *http.Client
 	org  string
+	// managerMetrics and apiMetrics are where the two show their metrics.
+	managerMetrics, apiMetrics string
 }
 
 // newEnv has alice, who develops, bob, who looks on, and mallory, who has no part in it. through, if set, stands
 // between the API server and those whose requests it counts.
 func newEnv(t testing.TB, through *requestCounter) *env {
 	t.Helper()
+	return newEnvOn(t, testenv.StartControlPlane(t, nodes), through)
+}
+
+// newEnvOn is newEnv on a hub that may lack the controllers of Kubernetes and nodes, with flags of the manager's.
+func newEnvOn(t testing.TB, hub *testenv.Environment, through *requestCounter, flags ...string) *env {
+	t.Helper()
 	binary := os.Getenv("TORPOR_BINARY")
 	if binary == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
 	}
-	w := &env{Environment: testenv.StartControlPlane(t, nodes), tb: t}
+	w := &env{Environment: hub, tb: t, managerMetrics: testenv.FreeAddress(t), apiMetrics: testenv.FreeAddress(t)}
 	w.toHub = clientcmdapi.Cluster{Server: w.Config.Host, CertificateAuthorityData: w.Config.CAData, CertificateAuthority: w.Config.CAFile}
 	if through != nil {
 		w.toHub = clientcmdapi.Cluster{}
@@ -88,7 +96,7 @@ func newEnv(t testing.TB, through *requestCounter) *env {
 	for _, file := range []string{"api.yaml", "roles.yaml", "role_binding_policy.yaml"} {
 		w.ApplyManifest(t, filepath.Join("rbac", "cf", file))
 	}
-	w.startManager(t, binary)
+	w.startManager(t, binary, flags...)
 	w.startAPI(t, binary)
 	w.org = "org-" + rand.String(5)
 	w.ExpectCreated(t, &korifiv1alpha1.CFOrg{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: w.org}, Spec: korifiv1alpha1.CFOrgSpec{DisplayName: "the-org"}})
@@ -97,14 +105,14 @@ func newEnv(t testing.TB, through *requestCounter) *env {
 	return w
 }
 
-func (w *env) startManager(t testing.TB, binary string) {
+func (w *env) startManager(t testing.TB, binary string, flags ...string) {
 	t.Helper()
 	address := testenv.FreeAddress(t)
 	w.InstallWebhooks(t, "https://"+address, nil)
-	testenv.StartProcess(t, binary, []string{
+	testenv.StartProcess(t, binary, append([]string{
 		"manager", "--kubeconfig", w.writeKubeconfig(t, "torpor-manager"), "--namespace", system,
-		"--metrics-address", "0", "--probe-address", "0", "--webhook-address", address,
-	}, nil)
+		"--metrics-address", w.managerMetrics, "--metrics-insecure", "--probe-address", "0", "--webhook-address", address,
+	}, flags...), nil)
 	w.WaitForAppAdmission(t, system, korifiv1alpha1.FirstRevision)
 }
 
@@ -112,7 +120,7 @@ func (w *env) startAPI(t testing.TB, binary string) {
 	t.Helper()
 	folder, address := t.TempDir(), testenv.FreeAddress(t)
 	w.api = testenv.StartProcess(t, binary, []string{
-		"cf-api", "--kubeconfig", w.writeKubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate, "--metrics-address", "0",
+		"cf-api", "--kubeconfig", w.writeKubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate, "--metrics-address", w.apiMetrics,
 	}, nil)
 	w.url = "https://" + address
 	testenv.Eventually(t, "the API answers", func() error {
