@@ -65,6 +65,7 @@ func TestRefusalIsNotHeldAndChangesNothing(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 2, started)
 	before := e.getApp(t, space, app)
+	e.createPodOn(t, "", space, app, "0")
 	bob, mallory := e.callerNamed(t, "bob"), e.callerNamed(t, "mallory")
 	// A refusal takes milliseconds. On a busy machine it may take a hundred times as long, but it never takes as long as an
 	// answer that is held, which is 10 s.
@@ -82,7 +83,6 @@ func TestRefusalIsNotHeldAndChangesNothing(t *testing.T) {
 		{"DELETE /v3/apps/" + app + "/processes/web/instances/0", ""},
 		{"POST /v3/deployments", `{` + relatedTo(app) + `}`},
 		{"POST /v3/packages", `{"type":"docker","data":{"image":"x"},` + relatedTo(app) + `}`},
-		{"GET /api/v1/read/" + app, ""},
 	} {
 		for range 10 {
 			asBob := bob.expect(t, http.StatusForbidden, request.line, request.body, "errors.0.code=10003")
@@ -162,7 +162,7 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 	guids := map[string]string{
 		"routes": address,
 		"apps":   app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,
-		"revisions": app + "-0", "spaces": space, "organizations": e.org, "read": app,
+		"revisions": app + "-0", "spaces": space, "organizations": e.org, "read": app, "roles": space + "." + e.anyBinding(t, space),
 	}
 	// It makes sense to every route that reads one.
 	const body = `{"name":"x","type":"docker","data":{"guid":"x","image":"x"},"instances":1,"var":{"A":"b"},"applications":[{"name":"shop"}]}`
@@ -206,6 +206,47 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 			t.Errorf("%s: found\n%s for another's, and\n%s for none", line, anothers, absent)
 		}
 	}
+}
+
+func (e *testEnv) anyBinding(t *testing.T, namespace string) string {
+	t.Helper()
+	var bindings rbacv1.RoleBindingList
+	testenv.ExpectNoError(t, e.Client.List(t.Context(), &bindings, client.InNamespace(namespace)))
+	return bindings.Items[0].Name
+}
+
+// TestRefusedRollbackChangesNothing goes back to a revision as somebody who may change what it ran with, and make no deployment.
+func TestRefusedRollbackChangesNothing(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, started)
+	alice := e.callerNamed(t, "alice")
+	env, web := "/v3/apps/"+app+"/environment_variables", "/v3/apps/"+app+"/processes/web"
+	for i, colour := range []string{"red", "blue"} {
+		alice.expect(t, http.StatusOK, "PATCH "+env, `{"var":{"COLOUR":"`+colour+`"}}`)
+		alice.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/restart", "", "revision="+strconv.Itoa(i+1))
+		testenv.Eventually(t, "the revision keeps its settings", func() error {
+			if r := alice.get(t, "/v3/revisions/"+app+"-"+strconv.Itoa(i+1)+"/environment_variables"); r.field(t, "var.COLOUR") != colour {
+				return errorFound(r)
+			}
+			return nil
+		})
+	}
+	namespace, user := e.createServiceAccount(t, "dave")
+	e.ExpectCreated(t, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "dave"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{korifiv1alpha1.GroupVersion().Group}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}},
+	}}, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "dave"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "dave"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "dave"}},
+	})
+	e.awaitBinding(t, user, nil, space)
+	dave := e.callerOf(t, namespace, "dave")
+	dave.expect(t, http.StatusForbidden, "POST /v3/deployments", `{"revision":{"guid":"`+app+`-1"},"options":{"web_instances":7},`+relatedTo(app)+`}`)
+	dave.expect(t, http.StatusOK, "GET "+env, "", "var.COLOUR=blue")
+	dave.expect(t, http.StatusOK, "GET "+web, "", "instances=1")
+	alice.expect(t, http.StatusCreated, "POST /v3/deployments", `{"revision":{"guid":"`+app+`-1"},"options":{"web_instances":2},`+relatedTo(app)+`}`)
+	alice.expect(t, http.StatusOK, "GET "+env, "", "var.COLOUR=red")
+	alice.expect(t, http.StatusOK, "GET "+web, "", "instances=2")
 }
 
 // TestSameGUIDInTwoSpaces gives objects of one space the names of another's, as anybody may who develops in the first.

@@ -7,9 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -17,16 +15,10 @@ import (
 // create-space, set-space-role and delete-space do.
 func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	e := shared.Get(t)
-	namespace, user := e.createServiceAccount(t, "ada")
-	e.ExpectCreated(t, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: "ada-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-cf-admin"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "ada"}},
-	})
 	// The user of the new roles is new, because orgs outlive this test and others expect alice to see only theirs.
 	otherNamespace, other := e.createServiceAccount(t, "carol")
-	ada, carol := e.callerOf(t, namespace, "ada"), e.callerOf(t, otherNamespace, "carol")
-	e.awaitBinding(t, user, nil, "default")
-	name := "org-of-" + namespace
+	ada, carol := e.adminCaller(t), e.callerOf(t, otherNamespace, "carol")
+	name := "org-of-" + otherNamespace
 	carol.expect(t, http.StatusForbidden, "POST /v3/organizations", `{"name":"mine"}`)
 	org := ada.expect(t, http.StatusCreated, "POST /v3/organizations", `{"name":"`+name+`","suspended":null}`).field(t, "guid")
 	ada.expect(t, http.StatusUnprocessableEntity, "POST /v3/organizations", `{"name":"`+name+`"}`, "errors.0.detail=Organization '"+name+"' already exists.")
@@ -54,4 +46,81 @@ func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	job := ada.expect(t, http.StatusAccepted, "DELETE /v3/spaces/"+space, "").location
 	ada.expect(t, http.StatusOK, "GET "+strings.TrimPrefix(job, e.url), "", "state=COMPLETE", "operation=space.delete")
 	ada.expect(t, http.StatusAccepted, "DELETE /v3/organizations/"+org, "")
+}
+
+// TestAdminSeesAndTakesRoles sends what cf space-users, org-users, unset-space-role and unset-org-role do.
+func TestAdminSeesAndTakesRoles(t *testing.T) {
+	e := shared.Get(t)
+	ada, org, space := e.adminCaller(t), e.org, e.createSpace(t)
+	namespace, user := e.createServiceAccount(t, "carol")
+	carol := e.callerOf(t, namespace, "carol")
+	give := func(role, in, guid string) {
+		t.Helper()
+		ada.expect(t, http.StatusCreated, "POST /v3/roles", `{"type":"`+role+`","relationships":{"user":{"data":{"username":"`+user+`"}},"`+in+`":{"data":{"guid":"`+guid+`"}}}}`)
+	}
+	carol.awaitStatus(t, http.StatusNotFound, "/v3/spaces/"+space)
+	give("space_developer", "space", space)
+	// What was refused a moment ago is not remembered.
+	carol.expect(t, http.StatusOK, "GET /v3/spaces/"+space, "", "guid="+space)
+	give("organization_user", "organization", org)
+	// Two roles of CF that are one to Kubernetes are given and taken away each for itself.
+	give("organization_manager", "organization", org)
+
+	ofCarol := "&user_guids=" + user
+	ada.expect(t, http.StatusOK, "GET /v3/users?usernames="+user, "", "resources#=1", "resources.0.guid="+user, "resources.0.username="+user)
+	ada.expect(t, http.StatusOK, "GET /v3/roles?include=user&organization_guids="+org+ofCarol, "", "resources#=2", "included.users#=1", "included.users.0.username="+user)
+	listed := ada.expect(t, http.StatusOK, "GET /v3/roles?types=space_developer&space_guids="+space+ofCarol, "", "resources#=1", "resources.0.type=space_developer", "resources.0.relationships.user.data.guid="+user)
+	if everybody := ada.get(t, "/v3/roles?space_guids="+space); everybody.field(t, "resources#") != "3" {
+		t.Errorf("expected the roles of alice, bob and carol, found %s", everybody.body)
+	}
+	ada.expect(t, http.StatusUnprocessableEntity, "GET /v3/roles", "", "errors.0.code=10008")
+	carol.expect(t, http.StatusForbidden, "GET /v3/roles?space_guids="+space, "")
+	if hidden := e.callerNamed(t, "mallory").get(t, "/v3/roles?space_guids="+space); hidden.field(t, "resources#") != "0" {
+		t.Errorf("expected no role of a space that mallory does not see, found %s", hidden.body)
+	}
+
+	role := listed.field(t, "resources.0.guid")
+	carol.expect(t, http.StatusNotFound, "DELETE /v3/roles/"+role, "")
+	job := ada.expect(t, http.StatusAccepted, "DELETE /v3/roles/"+role, "").location
+	ada.expect(t, http.StatusOK, "GET "+strings.TrimPrefix(job, e.url), "", "state=COMPLETE", "operation=role.delete")
+	carol.awaitStatus(t, http.StatusNotFound, "/v3/spaces/"+space)
+	ada.expect(t, http.StatusNotFound, "DELETE /v3/roles/"+role, "")
+	ada.expect(t, http.StatusNotFound, "DELETE /v3/roles/kube-system.kube-proxy", "")
+	manager := ada.get(t, "/v3/roles?types=organization_manager&organization_guids="+org+ofCarol).field(t, "resources.0.guid")
+	ada.expect(t, http.StatusAccepted, "DELETE /v3/roles/"+manager, "")
+	carol.expect(t, http.StatusOK, "GET /v3/organizations/"+org, "")
+}
+
+// TestAdminRenamesAndLabelsOrgsAndSpaces sends what cf rename-org, rename-space, set-label and labels do.
+func TestAdminRenamesAndLabelsOrgsAndSpaces(t *testing.T) {
+	e := shared.Get(t)
+	ada, alice := e.adminCaller(t), e.callerNamed(t, "alice")
+	for path, org := range map[string]string{"organizations": "", "spaces": e.org} {
+		t.Run(path, func(t *testing.T) {
+			create := func(name string) string {
+				t.Helper()
+				return ada.expect(t, http.StatusCreated, "POST /v3/"+path, `{"name":"`+name+`","relationships":{"organization":{"data":{"guid":"`+org+`"}}}}`).field(t, "guid")
+			}
+			old := e.CreateNamespace(t) // A name that no other test has.
+			guid, patch := create(old), "PATCH /v3/"+path+"/"
+			create(old + "-taken")
+			ada.expect(t, http.StatusOK, patch+guid, `{"name":"`+old+`-new"}`, "guid="+guid, "name="+old+"-new")
+			ada.expect(t, http.StatusOK, "GET /v3/"+path+"?names="+old+"-new", "", "resources#=1", "resources.0.guid="+guid)
+			ada.expect(t, http.StatusOK, "GET /v3/"+path+"?names="+old, "", "resources#=0")
+			ada.expect(t, http.StatusOK, patch+guid, `{"name":"`+old+`-new"}`)
+			ada.expect(t, http.StatusUnprocessableEntity, patch+guid, `{"name":"`+old+`-taken"}`)
+			alice.expect(t, http.StatusNotFound, patch+guid, `{"name":"mine"}`)
+
+			ada.expect(t, http.StatusOK, patch+guid, `{"metadata":{"labels":{"env":"`+old+`"},"annotations":{"note":"any text"}}}`, "metadata.labels.env="+old, "metadata.annotations.note=any text", "name="+old+"-new")
+			ada.expect(t, http.StatusOK, "GET /v3/"+path+"?label_selector=env%3D"+old, "", "resources#=1", "resources.0.guid="+guid)
+			ada.expect(t, http.StatusOK, patch+guid, `{"metadata":{"labels":{"env":null}}}`, "metadata.labels.env=")
+			ada.expect(t, http.StatusUnprocessableEntity, patch+guid, `{"metadata":{"labels":{"korifi.cloudfoundry.org/org-guid":"x"}}}`)
+			ada.expect(t, http.StatusUnprocessableEntity, patch+guid, `{"metadata":{"labels":{"env":"a b"}}}`)
+		})
+	}
+	// A namespace with labels has no object that could keep either.
+	plain := e.CreateNamespace(t)
+	e.labelNamespace(t, plain, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org, korifiv1alpha1.SpaceGUIDLabel: plain})
+	ada.awaitStatus(t, http.StatusOK, "/v3/spaces/"+plain)
+	ada.expect(t, http.StatusUnprocessableEntity, "PATCH /v3/spaces/"+plain, `{"name":"other"}`)
 }

@@ -4,6 +4,7 @@ package api
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -82,17 +83,23 @@ func TestAdminOfCFGivesRolesOnlyInOrgsAndSpaces(t *testing.T) {
 // createCFAdmin returns a client of somebody who has torpor-cf-admin in the whole cluster, and no other role.
 func (e *testEnv) createCFAdmin(t *testing.T) client.Client {
 	t.Helper()
+	cfg := rest.AnonymousClientConfig(e.Config)
+	cfg.BearerToken = strings.TrimPrefix(e.adminCaller(t).authorization, "Bearer ")
+	c, err := client.New(cfg, client.Options{Scheme: e.Client.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// adminCaller returns a caller who has torpor-cf-admin in the whole cluster, and no other role.
+func (e *testEnv) adminCaller(t *testing.T) caller {
+	t.Helper()
 	namespace, user := e.createServiceAccount(t, "ada")
 	e.ExpectCreated(t, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "ada-"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-cf-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "ada"}},
 	})
 	e.awaitBinding(t, user, nil, "default")
-	cfg := rest.AnonymousClientConfig(e.Config)
-	cfg.BearerToken = e.requestToken(t, namespace, "ada")
-	c, err := client.New(cfg, client.Options{Scheme: e.Client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return e.callerOf(t, namespace, "ada")
 }

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -127,12 +129,14 @@ func (c *fileReplay) compareAnswer(t *testing.T, want []string) error {
 	return nil
 }
 
-// JSONField is a value of some JSON by its path, such as resources.0.state; with # at the end it is how many there are.
+// JSONField is a value of some JSON or YAML by its path, such as resources.0.state; with # at the end it is how many there are.
 func JSONField(t *testing.T, body, path string) string {
 	t.Helper()
 	var value any
-	if err := json.Unmarshal([]byte(body), &value); err != nil {
-		t.Fatalf("expected JSON, found %q: %v", body, err)
+	if json.Unmarshal([]byte(body), &value) != nil {
+		if err := yaml.Unmarshal([]byte(body), &value); err != nil {
+			t.Fatalf("expected JSON or YAML, found %q: %v", body, err)
+		}
 	}
 	path, count := strings.CutSuffix(path, "#")
 	for name := range strings.SplitSeq(path, ".") {

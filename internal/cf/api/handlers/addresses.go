@@ -86,7 +86,7 @@ func getRouteReservation(ctx context.Context, r *Request) (Response, error) {
 }
 
 func listRoutes(ctx context.Context, r *Request) (Response, error) {
-	spaces, err := r.visibleSpaces(ctx)
+	spaces, err := r.spacesOfApps(ctx, "app_guids")
 	if err != nil {
 		return Response{}, err
 	}
@@ -120,27 +120,35 @@ func indexOfApp(obj *korifiv1alpha1.CFRoute, app *korifiv1alpha1.CFApp) int {
 	return slices.IndexFunc(obj.Spec.Destinations, func(d korifiv1alpha1.RouteDestination) bool { return d.AppRef.Name == app.Name })
 }
 
-func (r *Request) respondRoutes(ctx context.Context, all []*korifiv1alpha1.CFRoute) (Response, error) {
+// withDomains adds the domains of routes.
+func (r *Request) withDomains(ctx context.Context, routes []*korifiv1alpha1.CFRoute) ([]presenter.RouteWithDomain, error) {
 	domains, err := r.Store.ListDomains(ctx)
-	if err != nil {
-		return Response{}, err
-	}
 	byName := map[string]*korifiv1alpha1.CFDomain{}
 	for _, d := range domains {
 		byName[d.Name] = d
 	}
-	return respondList(r, resourceList[*korifiv1alpha1.CFRoute]{
+	all := make([]presenter.RouteWithDomain, len(routes))
+	for i, obj := range routes {
+		all[i] = presenter.RouteWithDomain{Route: obj, Domain: byName[obj.Spec.DomainRef.Name]}
+	}
+	return all, err
+}
+
+func (r *Request) respondRoutes(ctx context.Context, routes []*korifiv1alpha1.CFRoute) (Response, error) {
+	all, err := r.withDomains(ctx, routes)
+	if err != nil {
+		return Response{}, err
+	}
+	return respondList(r, resourceList[presenter.RouteWithDomain]{
 		items: all,
-		filters: map[string]func(*korifiv1alpha1.CFRoute) string{
-			"guids":        func(obj *korifiv1alpha1.CFRoute) string { return obj.Name },
-			"hosts":        func(obj *korifiv1alpha1.CFRoute) string { return route.HostOf(obj.Spec) },
-			"paths":        func(obj *korifiv1alpha1.CFRoute) string { return obj.Spec.Path },
-			"domain_guids": func(obj *korifiv1alpha1.CFRoute) string { return obj.Spec.DomainRef.Name },
-			"ports":        func(*korifiv1alpha1.CFRoute) string { return "" },
+		filters: map[string]func(presenter.RouteWithDomain) string{
+			"guids":        func(one presenter.RouteWithDomain) string { return one.Route.Name },
+			"hosts":        func(one presenter.RouteWithDomain) string { return route.HostOf(one.Route.Spec) },
+			"paths":        func(one presenter.RouteWithDomain) string { return one.Route.Spec.Path },
+			"domain_guids": func(one presenter.RouteWithDomain) string { return one.Route.Spec.DomainRef.Name },
+			"ports":        func(presenter.RouteWithDomain) string { return "" },
 		},
-	}, func(obj *korifiv1alpha1.CFRoute) presenter.RouteResponse {
-		return presenter.ForRoute(r.Base, presenter.RouteWithDomain{Route: obj, Domain: byName[obj.Spec.DomainRef.Name]})
-	})
+	}, func(one presenter.RouteWithDomain) presenter.RouteResponse { return presenter.ForRoute(r.Base, one) })
 }
 
 // presentRoute answers with a route, or with the error of getting it.

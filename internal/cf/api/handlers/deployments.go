@@ -9,15 +9,18 @@ import (
 	"slices"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-// createDeployment creates a CFDeployment as the caller, which is the only write; its controller requests the revision. The
+// createDeployment creates a CFDeployment as the caller; its controller requests the revision. The
 // answer is held for a moment until that revision is counted, so that the client's next request is about the new revision.
 func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentCreate) (Response, error) {
 	strategy := torporv1alpha1.DeploymentStrategy(cmp.Or(body.Strategy, string(torporv1alpha1.RollingDeployment)))
@@ -28,14 +31,15 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 	if err != nil {
 		return Response{}, err
 	}
-	spec, err := r.deploymentSpec(ctx, app, strategy, body)
+	spec, rollback, err := r.deploymentSpec(ctx, app, strategy, body)
 	if err != nil {
 		return Response{}, err
 	}
-	if err := r.scaleWeb(ctx, app, body); err != nil {
+	sizes, err := r.sizesOfDeployment(body)
+	if err != nil {
 		return Response{}, err
 	}
-	deployment, err := r.Store.CreateDeployment(ctx, r.Caller, app, spec)
+	deployment, err := r.deployWith(ctx, app, spec, rollback, sizes)
 	if err != nil {
 		return Response{}, err
 	}
@@ -46,86 +50,84 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 	return presentCreated(r, presenter.ForDeployment, deployment, err)
 }
 
-// scaleWeb gives the web process the sizes that a push asks for together with the deployment.
-func (r *Request) scaleWeb(ctx context.Context, app *korifiv1alpha1.CFApp, body payloads.DeploymentCreate) error {
+// sizesOfDeployment returns the sizes of the web process that a push asks for together with the deployment.
+func (r *Request) sizesOfDeployment(body payloads.DeploymentCreate) (repositories.PatchProcessMessage, error) {
 	sizes := body.Options.ProcessScale
 	sizes.Instances = cmp.Or(body.Options.WebInstances, sizes.Instances)
-	if err := r.Limits.Check(sizes); err != nil {
-		return err
-	}
-	message := repositories.PatchProcessMessage{Instances: sizes.Instances, MemoryMB: sizes.MemoryMB, DiskMB: sizes.DiskMB}
-	if message == (repositories.PatchProcessMessage{}) {
-		return nil
-	}
-	web, err := r.Store.GetProcessByType(ctx, app, korifiv1alpha1.WebProcess)
-	if err == nil {
-		_, err = r.Store.PatchProcess(ctx, r.Caller, web, message)
-	}
-	return err
+	return repositories.PatchProcessMessage{Instances: sizes.Instances, MemoryMB: sizes.MemoryMB, DiskMB: sizes.DiskMB}, r.Limits.Check(sizes)
 }
 
-// deploymentSpec returns the spec that a body describes. The droplet is pinned to the one of this moment, so that a change of
-// the current droplet does not change a deployment under way.
-func (r *Request) deploymentSpec(ctx context.Context, app *korifiv1alpha1.CFApp, strategy torporv1alpha1.DeploymentStrategy, body payloads.DeploymentCreate) (torporv1alpha1.CFDeploymentSpec, error) {
+// deployWith gives an app the settings of a revision and its web process some sizes, where there are any, and deploys it. The revision
+// is made from what it finds, so these come first; a deployment that would be refused is refused before them.
+func (r *Request) deployWith(ctx context.Context, app *korifiv1alpha1.CFApp, spec torporv1alpha1.CFDeploymentSpec, rollback *korifiv1alpha1.Restart, sizes repositories.PatchProcessMessage) (*torporv1alpha1.CFDeployment, error) {
+	scales := sizes != (repositories.PatchProcessMessage{})
+	if rollback != nil || scales {
+		if _, err := r.Store.CreateDeployment(ctx, r.Caller, app, spec, client.DryRunAll); err != nil {
+			return nil, err
+		}
+	}
+	if rollback != nil {
+		if err := r.restoreRevision(ctx, app, *rollback); err != nil {
+			return nil, err
+		}
+	}
+	if scales {
+		web, err := r.Store.GetProcessByType(ctx, app, korifiv1alpha1.WebProcess)
+		if err == nil {
+			_, err = r.Store.PatchProcess(ctx, r.Caller, web, sizes)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return r.Store.CreateDeployment(ctx, r.Caller, app, spec)
+}
+
+// deploymentSpec returns the spec that a body describes, and the revision to go back to if it names one. The droplet is pinned to the one
+// of this moment, so that a change of the current droplet does not change a deployment under way.
+func (r *Request) deploymentSpec(ctx context.Context, app *korifiv1alpha1.CFApp, strategy torporv1alpha1.DeploymentStrategy, body payloads.DeploymentCreate) (torporv1alpha1.CFDeploymentSpec, *korifiv1alpha1.Restart, error) {
 	spec := torporv1alpha1.CFDeploymentSpec{AppRef: torporv1alpha1.AppReference{Name: app.Name}, Strategy: strategy, MaxInFlight: 1}
 	if n := body.Options.MaxInFlight; n != nil {
 		if spec.MaxInFlight = *n; *n < 1 {
-			return spec, apierrors.NewUnprocessableEntity(fmt.Sprintf("Max in flight must be greater than 0; found %d", *n))
+			return spec, nil, apierrors.NewUnprocessableEntity(fmt.Sprintf("Max in flight must be greater than 0; found %d", *n))
 		}
 	}
 	for _, step := range body.Options.Canary.Steps {
 		spec.Steps = append(spec.Steps, torporv1alpha1.CanaryStep{InstanceWeight: step.InstanceWeight})
 	}
 	if len(spec.Steps) > 0 && spec.Strategy != torporv1alpha1.CanaryDeployment {
-		return spec, apierrors.NewUnprocessableEntity("Canary options are only for the strategy canary; found the strategy " + string(spec.Strategy))
+		return spec, nil, apierrors.NewUnprocessableEntity("Canary options are only for the strategy canary; found the strategy " + string(spec.Strategy))
 	}
-	droplet, err := r.dropletToDeploy(ctx, app, body)
-	if err != nil {
-		return spec, err
-	}
+	droplet, rollback, err := r.dropletToDeploy(ctx, app, body)
 	spec.DropletRef = &torporv1alpha1.AppReference{Name: droplet}
-	return spec, nil
+	return spec, rollback, err
 }
 
-// dropletToDeploy returns the droplet of the body, of the revision in the body, or else the app's current one.
-func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp, body payloads.DeploymentCreate) (string, error) {
-	guid := body.Droplet.GUID
-	if guid == "" && body.Revision.GUID != "" {
-		var err error
-		if guid, err = r.rollBackSettings(ctx, app, body.Revision.GUID); err != nil {
-			return "", err
+// dropletToDeploy returns the droplet of the body, of the revision in the body, which it returns too, or else the app's current one.
+func (r *Request) dropletToDeploy(ctx context.Context, app *korifiv1alpha1.CFApp, body payloads.DeploymentCreate) (droplet string, rollback *korifiv1alpha1.Restart, err error) {
+	guid, missing := body.Droplet.GUID, "Invalid droplet. Please specify a droplet in the request or set a current droplet for the app."
+	switch {
+	case guid != "":
+	case body.Revision.GUID != "":
+		of, revision, err := r.findRevision(ctx, body.Revision.GUID)
+		if ignoreNotFound(err) != nil {
+			return "", nil, err
 		}
-	}
-	if guid == "" && app.Spec.CurrentDropletRef != nil {
+		if err != nil || of.UID != app.UID {
+			return "", nil, apierrors.NewUnprocessableEntity("The revision does not exist")
+		}
+		guid, rollback, missing = revision.Droplet, &revision, "Unable to deploy this revision, the droplet for this revision no longer exists."
+	case app.Spec.CurrentDropletRef != nil:
 		guid = app.Spec.CurrentDropletRef.Name
 	}
 	build, err := r.findDropletOfApp(ctx, app, guid)
 	switch {
 	case err != nil:
-		return "", err
+		return "", nil, err
 	case build == nil:
-		return "", apierrors.NewUnprocessableEntity("Invalid droplet. Please specify a droplet in the request or set a current droplet for the app.")
+		return "", nil, apierrors.NewUnprocessableEntity(missing)
 	}
-	return build.Name, nil
-}
-
-// rollBackSettings returns the droplet of a revision, after the app has its settings again.
-func (r *Request) rollBackSettings(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (droplet string, err error) {
-	of, revision, err := r.findRevision(ctx, guid)
-	if ignoreNotFound(err) != nil {
-		return "", err
-	}
-	if err != nil || of.UID != app.UID {
-		return "", apierrors.NewUnprocessableEntity("The revision does not exist")
-	}
-	build, err := r.findDropletOfApp(ctx, app, revision.Droplet)
-	switch {
-	case err != nil:
-		return "", err
-	case build == nil:
-		return "", apierrors.NewUnprocessableEntity("Unable to deploy this revision, the droplet for this revision no longer exists.")
-	}
-	return revision.Droplet, r.restoreRevision(ctx, app, revision)
+	return build.Name, rollback, nil
 }
 
 // getDeployment holds its answer until the deployment is final or paused. The first answer after the deployment was created
@@ -240,7 +242,7 @@ func (r *Request) deploymentsOfQuery(ctx context.Context) ([]*torporv1alpha1.CFD
 		}
 		all = append(all, found...)
 	}
-	slices.SortFunc(all, repositories.CompareByAge)
+	slices.SortFunc(all, revision.CompareByAge)
 	return all, nil
 }
 

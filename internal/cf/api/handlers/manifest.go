@@ -3,6 +3,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -24,7 +25,7 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 	}
 	// Nothing takes back what was applied, so that everything is refused first that can be.
 	for _, wanted := range manifest.Applications {
-		if err := r.checkApp(r.guid(), wanted); err != nil {
+		if err := cmp.Or(r.checkApp(r.guid(), wanted), r.checkRoutes(ctx, wanted)); err != nil {
 			return Response{}, err
 		}
 	}
@@ -105,7 +106,11 @@ func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) 
 	} else if ignoreNotFound(err) != nil {
 		return Response{}, err
 	}
-	text, err := yaml.Marshal(presenter.ForAppManifest(state, image))
+	addresses, err := r.addressesOfApp(ctx, app)
+	if err != nil {
+		return Response{}, err
+	}
+	text, err := yaml.Marshal(presenter.ForAppManifest(state, image, addresses))
 	return Response{Status: http.StatusOK, YAML: text}, err
 }
 

@@ -3,6 +3,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
 // maxHost is what a label of a name may have; randomDigits keep two apps of one name apart.
@@ -57,6 +59,42 @@ func (r *Request) applyRoutes(ctx context.Context, app *korifiv1alpha1.CFApp, wa
 		return fmt.Sprintf("App '%s' got no address, because the platform has no domain; ask the platform team for one.", wanted.Name), nil
 	}
 	return "", r.mapRoute(ctx, app, repositories.NewRouteSpec(domains[0], hostFor(wanted), ""))
+}
+
+// checkRoutes refuses the addresses of an app that could not be mapped to it.
+func (r *Request) checkRoutes(ctx context.Context, wanted payloads.ManifestApp) error {
+	domains, err := r.Store.ListDomains(ctx)
+	if err != nil {
+		return err
+	}
+	for _, address := range wanted.Routes {
+		spec, err := findDomain(domains, address)
+		if err != nil {
+			return err
+		}
+		taken, err := r.Store.FindRoute(ctx, spec)
+		if err != nil {
+			return err
+		}
+		if wrong := route.CheckAddress(spec); wrong != "" || taken != nil && taken.Namespace != r.guid() {
+			return apierrors.NewUnprocessableEntity(fmt.Sprintf("For application '%s': %s", wanted.Name, cmp.Or(wrong, "the route '"+address.Route+"' is another space's; choose another")))
+		}
+	}
+	return nil
+}
+
+// addressesOfApp returns the addresses that lead to an app, as a manifest writes them.
+func (r *Request) addressesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]string, error) {
+	routes, err := r.routesOfApp(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	withDomains, err := r.withDomains(ctx, routes)
+	var all []string
+	for _, one := range withDomains {
+		all = append(all, one.FormatURL())
+	}
+	return all, err
 }
 
 // hostFor makes a host of the name of an app.

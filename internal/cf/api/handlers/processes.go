@@ -18,6 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // maxEmbeddedInstances bounds the rows of one answer, of which each takes some hundred bytes.
@@ -39,7 +40,7 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 			"types":     typeOfProcess,
 			"guids":     func(p *korifiv1alpha1.CFProcess) string { return p.Name },
 		},
-		compare: repositories.CompareByAge[*korifiv1alpha1.CFProcess],
+		compare: revision.CompareByAge[*korifiv1alpha1.CFProcess],
 	}
 	// Clients ask for the instances too since the version that presenter.Version claims.
 	if !strings.Contains(r.query().Get("embed"), "process_instances") {
@@ -71,15 +72,16 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// spacesOfApps returns the spaces of the apps that a parameter names, or all that the caller sees.
+// spacesOfApps returns the spaces of the apps that a parameter names, or all that the caller sees and space_guids selects.
 func (r *Request) spacesOfApps(ctx context.Context, parameter string) ([]string, error) {
 	if !r.query().Has(parameter) {
 		return r.visibleSpaces(ctx)
 	}
 	apps, err := r.appsOfQuery(ctx, parameter)
+	wanted := payloads.ParseFilter(r.query(), "space_guids")
 	var spaces []string
 	for _, app := range apps {
-		if !slices.Contains(spaces, app.Namespace) {
+		if wanted.Matches(app.Namespace) && !slices.Contains(spaces, app.Namespace) {
 			spaces = append(spaces, app.Namespace)
 		}
 	}

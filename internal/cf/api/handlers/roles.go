@@ -43,11 +43,6 @@ func createRole(ctx context.Context, r *Request, body payloads.RoleCreate) (Resp
 	return presentCreated(r, presenter.ForRole, made, err)
 }
 
-// roleTypes returns the roles of CF by their ClusterRoles, for RoleBindings that do not say which they were made for.
-func roleTypes() map[string]string {
-	return map[string]string{"torpor-org-user": "organization_user", "torpor-space-developer": "space_developer", "torpor-space-auditor": "space_auditor"}
-}
-
 // listRoles lists the roles in the orgs and spaces of the query, with the users if the client wants them.
 func listRoles(ctx context.Context, r *Request) (Response, error) {
 	in, err := r.orgsAndSpacesOfRoles(ctx)
@@ -56,7 +51,7 @@ func listRoles(ctx context.Context, r *Request) (Response, error) {
 	}
 	var all []repositories.RoleAssignment
 	for _, one := range in {
-		found, err := r.Store.ListRoles(ctx, r.Caller, one, roleTypes())
+		found, err := r.Store.ListRoles(ctx, r.Caller, one)
 		if err != nil {
 			return Response{}, err
 		}
@@ -85,22 +80,19 @@ func listRoles(ctx context.Context, r *Request) (Response, error) {
 	return response, err
 }
 
-// orgsAndSpacesOfRoles returns those of space_guids and organization_guids that the caller sees.
+// orgsAndSpacesOfRoles returns those of space_guids and organization_guids that the caller sees. Each costs a request, so that a query
+// has to name some.
 func (r *Request) orgsAndSpacesOfRoles(ctx context.Context) ([]repositories.OrgOrSpace, error) {
 	spaceGUIDs, orgGUIDs := payloads.ParseFilter(r.query(), "space_guids"), payloads.ParseFilter(r.query(), "organization_guids")
-	var in []repositories.OrgOrSpace
-	if spaceGUIDs != nil || orgGUIDs == nil {
-		spaces, err := r.Store.ListSpaces(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return spaceGUIDs.Matches(one.GUID) })
-		if err != nil {
-			return nil, err
-		}
-		in = spaces
+	if spaceGUIDs == nil && orgGUIDs == nil {
+		return nil, apierrors.NewUnprocessableEntity("expected space_guids or organization_guids, found neither; name the spaces or orgs whose roles are wanted")
 	}
-	if orgGUIDs == nil && spaceGUIDs != nil {
-		return in, nil
+	spaces, err := r.Store.ListSpaces(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return spaceGUIDs != nil && spaceGUIDs.Matches(one.GUID) })
+	if err != nil {
+		return nil, err
 	}
-	orgs, err := r.Store.ListOrgs(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return orgGUIDs.Matches(one.GUID) })
-	return append(in, orgs...), err
+	orgs, err := r.Store.ListOrgs(ctx, r.Caller, func(one repositories.OrgOrSpace) bool { return orgGUIDs != nil && orgGUIDs.Matches(one.GUID) })
+	return append(spaces, orgs...), err
 }
 
 func deleteRole(ctx context.Context, r *Request) (Response, error) {

@@ -61,8 +61,8 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 	return append(all, compareFields(at+"/env", value, was)...)
 }
 
-// ForAppManifest writes an app as a manifest from which it can be pushed again.
-func ForAppManifest(now AppState, image string) map[string]any {
+// ForAppManifest writes an app with its addresses as a manifest from which it can be pushed again.
+func ForAppManifest(now AppState, image string, addresses []string) map[string]any {
 	app := map[string]any{"name": now.App.Spec.DisplayName}
 	if image != "" {
 		app["docker"] = map[string]any{"image": image}
@@ -74,8 +74,17 @@ func ForAppManifest(now AppState, image string) map[string]any {
 	if len(metadata.Labels)+len(metadata.Annotations) > 0 {
 		app["metadata"] = metadata
 	}
+	var routes []map[string]any
+	for _, address := range addresses {
+		routes = append(routes, map[string]any{"route": address})
+	}
+	if app["routes"] = routes; len(routes) == 0 {
+		delete(app, "routes")
+	}
 	processes := []map[string]any{}
-	for _, p := range now.Processes {
+	for _, p := range slices.SortedFunc(slices.Values(now.Processes), func(a, b *korifiv1alpha1.CFProcess) int {
+		return strings.Compare(a.Spec.ProcessType, b.Spec.ProcessType)
+	}) {
 		fields := manifestFields(manifestProcessOf(now.Processes, p.Spec.ProcessType))
 		delete(fields, "disk_quota") // It is there as disk-quota, too.
 		fields["type"] = p.Spec.ProcessType

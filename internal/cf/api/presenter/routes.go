@@ -6,11 +6,9 @@ import (
 	"cmp"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/route"
 )
-
-// defaultDestinationPort is what clients are shown where a destination leaves the port to its app.
-const defaultDestinationPort = 8080
 
 // DomainResponse is a domain of CF v3.
 type DomainResponse struct {
@@ -74,16 +72,20 @@ type RouteWithDomain struct {
 	Domain *korifiv1alpha1.CFDomain
 }
 
+// FormatURL returns the address as clients write it; what it was last if its domain is gone.
+func (r RouteWithDomain) FormatURL() string {
+	if r.Domain == nil {
+		return r.Route.Status.URI
+	}
+	return route.FQDN(r.Route.Spec, r.Domain) + r.Route.Spec.Path
+}
+
 // ForRoute shows a route.
 func ForRoute(base string, r RouteWithDomain) RouteResponse {
 	self, spec := base+"/v3/routes/"+r.Route.Name, r.Route.Spec
-	url := r.Route.Status.URI
-	if r.Domain != nil {
-		url = route.FQDN(spec, r.Domain) + spec.Path
-	}
 	return RouteResponse{
 		Resource: newResource(r.Route.Name, r.Route.CreationTimestamp.Time), Protocol: string(korifiv1alpha1.HTTPRouteProtocol),
-		Host: route.HostOf(spec), Path: spec.Path, URL: url, Destinations: destinationsOf(r.Route),
+		Host: route.HostOf(spec), Path: spec.Path, URL: r.FormatURL(), Destinations: destinationsOf(r.Route),
 		Relationships: map[string]Relationship{"space": RelationshipTo(r.Route.Namespace), "domain": RelationshipTo(spec.DomainRef.Name)},
 		Links: Links{
 			"self": {HRef: self}, "space": {HRef: base + "/v3/spaces/" + r.Route.Namespace},
@@ -108,7 +110,7 @@ func destinationsOf(r *korifiv1alpha1.CFRoute) []DestinationResponse {
 	all := []DestinationResponse{}
 	for _, d := range r.Spec.Destinations {
 		all = append(all, DestinationResponse{
-			GUID: d.GUID, Port: cmp.Or(d.Port, defaultDestinationPort), Protocol: cmp.Or(d.Protocol, korifiv1alpha1.HTTP1DestinationProtocol),
+			GUID: d.GUID, Port: cmp.Or(d.Port, process.DefaultPort), Protocol: cmp.Or(d.Protocol, korifiv1alpha1.HTTP1DestinationProtocol),
 			App: DestinationApp{GUID: d.AppRef.Name, Process: DestinationProcessOfType{Type: d.ProcessType}},
 		})
 	}
