@@ -168,7 +168,7 @@ func TestStatefulSetOfAnotherIsNamed(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1, state: stopped})
 	a.waitUntilStopped(t)
-	labels := map[string]string{"is": "another's"}
+	labels := map[string]string{"is": "another"}
 	another := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: revision.StatefulSetName(revision.LRPName(a.process, 0))},
 		Spec: appsv1.StatefulSetSpec{Replicas: new(int32(0)), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{

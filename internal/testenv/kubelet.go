@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 )
 
 // StartKubelet runs a kubelet that has the logs of Pods and nothing else, and returns the name of its node. The API server trusts it,
@@ -24,8 +25,9 @@ func (e *Environment) StartKubelet(t testing.TB, logs http.Handler) string {
 	pki := filepath.Join(filepath.Dir(e.KubeconfigPath(t)), "pki")
 	authority, err := tls.LoadX509KeyPair(filepath.Join(pki, "ca.crt"), filepath.Join(pki, "ca.key"))
 	ExpectNoError(t, err)
+	now := clock.RealClock{}.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	raw, err := x509.CreateCertificate(nil, template, authority.Leaf, authority.Leaf.PublicKey, authority.PrivateKey)
@@ -43,7 +45,7 @@ func (e *Environment) StartKubelet(t testing.TB, logs http.Handler) string {
 		t.Fatalf("expected a port of TCP, found %T", server.Listener.Addr())
 	}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "127.0.0.1"}}
-	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(address.Port)
-	ExpectNoError(t, e.Client.Status().Update(t.Context(), node))
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(address.AddrPort().Port())
+	ExpectNoError(t, e.Client.SubResource("status").Update(t.Context(), node))
 	return node.Name
 }

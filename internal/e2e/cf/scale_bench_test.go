@@ -279,7 +279,7 @@ func (w *env) playStatefulSet(ctx context.Context, set *appsv1.StatefulSet) erro
 		if err := w.Client.Create(ctx, pod); client.IgnoreAlreadyExists(err) != nil {
 			return err
 		}
-		now := metav1.Now()
+		now := metav1.NewTime(time.Now())
 		pod.Status = corev1.PodStatus{
 			Phase: corev1.PodRunning, StartTime: &now, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}},
 			ContainerStatuses: []corev1.ContainerStatus{{Name: eiriniv1.ApplicationContainer, Image: "shop:1", Ready: true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}},
