@@ -96,7 +96,7 @@ func TestNamedSpacesCostFewReviews(t *testing.T) {
 	if found := through.countReviews(t, w, "/v3/apps"); found < others {
 		t.Fatalf("expected a review of each of %d spaces where none is named, found %d", others, found)
 	}
-	for _, path := range append(pathsOfApps(space, []string{app}), "/v3/organizations/"+w.org, "/v3/spaces/"+space, "/v3/deployments?app_guids="+app, "/v3/audit_events?target_guids="+app) {
+	for _, path := range append(pathsOfApps(space, []string{app}), "/v3/spaces/"+space, "/v3/deployments?app_guids="+app, "/v3/audit_events?target_guids="+app) {
 		found := through.countReviews(t, w, path)
 		t.Logf("%d reviews: %s", found, path)
 		if found > most {
