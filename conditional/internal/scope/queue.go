@@ -4,10 +4,13 @@ package scope
 
 import (
 	"context"
+	"maps"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -33,11 +36,13 @@ type trackedQueue struct {
 	limiter      requestLimiter // of the queue
 	name         string         // of the controller
 	shutDownOnce sync.Once
+	adding       sync.RWMutex // held for reading while something is added
 
-	mu      sync.Mutex
-	waiting int                            // workers that wait for a request
-	working map[reconcile.Request]struct{} // requests that are being reconciled
-	failed  map[reconcile.Request]struct{} // requests that the limiter counts
+	mu       sync.Mutex
+	isEnding bool                           // nothing is taken or added any more; adding guards it, too
+	waiting  int                            // workers that wait for a request
+	working  map[reconcile.Request]struct{} // requests that are being reconciled
+	failed   map[reconcile.Request]struct{} // requests that the limiter counts
 }
 
 // trackedPriorityQueue is one that has priorities, which is the default.
@@ -45,6 +50,8 @@ type trackedPriorityQueue struct {
 	*trackedQueue
 	inner priorityqueue.PriorityQueue[reconcile.Request]
 }
+
+var _ priorityqueue.PriorityQueue[reconcile.Request] = trackedPriorityQueue{}
 
 // trackQueue puts a trackedQueue into a controller of controller-runtime that has not been started. The field is no part of
 // the interface; without it, or with requests of another type, a stop drops what is queued.
@@ -88,6 +95,10 @@ type ControllerQueue struct {
 // takeNext returns the next request; a queue that shuts down may still hand one out, which is not to be lost.
 func (q *trackedQueue) takeNext(get func() (reconcile.Request, int, bool)) (reconcile.Request, int, bool) {
 	q.mu.Lock()
+	if q.isEnding {
+		q.mu.Unlock()
+		return reconcile.Request{}, 0, true
+	}
 	q.waiting++
 	q.mu.Unlock()
 	r, priority, isOver := get()
@@ -110,6 +121,39 @@ func (q trackedPriorityQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	return q.takeNext(q.inner.GetWithPriority)
 }
 
+// addUnlessEnding adds requests. Those that fail when it is too late for another try count as failed all the same.
+func (q *trackedQueue) addUnlessEnding(add func(), failed ...reconcile.Request) {
+	q.adding.RLock()
+	defer q.adding.RUnlock()
+	if !q.isEnding {
+		add()
+		return
+	}
+	for _, r := range failed {
+		q.noteFailure(r)
+	}
+}
+
+func (q *trackedQueue) Add(r reconcile.Request) {
+	q.addUnlessEnding(func() { q.requestQueue.Add(r) })
+}
+
+func (q *trackedQueue) AddAfter(r reconcile.Request, after time.Duration) {
+	q.addUnlessEnding(func() { q.requestQueue.AddAfter(r, after) })
+}
+
+func (q *trackedQueue) AddRateLimited(r reconcile.Request) {
+	q.addUnlessEnding(func() { q.requestQueue.AddRateLimited(r) }, r)
+}
+
+func (q trackedPriorityQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	var failed []reconcile.Request
+	if o.RateLimited {
+		failed = requests
+	}
+	q.addUnlessEnding(func() { q.inner.AddWithOpts(o, requests...) }, failed...)
+}
+
 func (q *trackedQueue) Done(r reconcile.Request) {
 	q.requestQueue.Done(r)
 	q.mu.Lock()
@@ -124,10 +168,14 @@ type countedLimiter struct {
 }
 
 func (l countedLimiter) When(r reconcile.Request) time.Duration {
-	l.queue.mu.Lock()
-	l.queue.failed[r] = struct{}{}
-	l.queue.mu.Unlock()
+	l.queue.noteFailure(r)
 	return l.requestLimiter.When(r)
+}
+
+func (q *trackedQueue) noteFailure(r reconcile.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failed[r] = struct{}{}
 }
 
 func (l countedLimiter) Forget(r reconcile.Request) {
@@ -146,7 +194,25 @@ func (q *trackedQueue) forgetFailures() {
 }
 
 // ShutDown lets the workers return. The controller calls it at the end of its context, perhaps for the second time.
-func (q *trackedQueue) ShutDown() { q.shutDownOnce.Do(q.requestQueue.ShutDown) }
+func (q *trackedQueue) ShutDown() { q.shutDownWithin(context.Background()) }
+
+// shutDownWithin waits until no worker is about to get a request: controller-runtime's priority queue may hand out, and count, one
+// more after its end, when the gauge of its depth is gone.
+func (q *trackedQueue) shutDownWithin(ctx context.Context) {
+	q.adding.Lock()
+	q.mu.Lock()
+	q.isEnding = true
+	q.mu.Unlock()
+	q.adding.Unlock()
+	waitUntil(ctx, func() bool { return q.countWaiting() == 0 || q.Len() == 0 })
+	q.shutDownOnce.Do(q.requestQueue.ShutDown)
+}
+
+func (q *trackedQueue) countWaiting() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting
+}
 
 // ShutDownWithDrain is ShutDown: controller-runtime's queue does not drain.
 func (q *trackedQueue) ShutDownWithDrain() { q.ShutDown() }
@@ -163,19 +229,15 @@ func (q *trackedQueue) countUnfinished() int {
 	n := q.Len()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n += len(q.failed)
-	for r := range q.working {
-		if _, counted := q.failed[r]; !counted {
-			n++
-		}
-	}
-	return n
+	begun := maps.Clone(q.failed)
+	maps.Copy(begun, q.working)
+	return n + len(begun)
 }
 
 func (m *Manager) trackedQueues() []*trackedQueue {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return append([]*trackedQueue(nil), m.queues...)
+	return slices.Clone(m.queues)
 }
 
 // HasLostKinds reports whether a kind that the scope watches is gone, or is another one now: the requests that its last
@@ -189,21 +251,15 @@ func (m *Manager) drain(ctx context.Context) (dropped int) {
 	waitUntil(late, m.cache.hasDeliveredDeletions)
 	m.cache.removeHandlers()
 	queues := m.trackedQueues()
-	all := func(holds func(*trackedQueue) bool) func() bool {
-		return func() bool {
-			for _, q := range queues {
-				if !holds(q) {
-					return false
-				}
-			}
-			return true
-		}
-	}
-	waitUntil(ctx, all(func(q *trackedQueue) bool { return q.Len() == 0 }))
 	for _, q := range queues {
-		q.ShutDown()
+		waitUntil(ctx, func() bool { return q.Len() == 0 })
 	}
-	waitUntil(ctx, all((*trackedQueue).isIdle))
+	for _, q := range queues {
+		q.shutDownWithin(ctx)
+	}
+	for _, q := range queues {
+		waitUntil(ctx, q.isIdle)
+	}
 	for _, q := range queues {
 		dropped += q.countUnfinished()
 	}
@@ -219,16 +275,9 @@ func (m *Manager) endQueues() {
 	}
 }
 
+// waitUntil also returns when ctx ends.
 func waitUntil(ctx context.Context, holds func() bool) {
-	tick := time.NewTicker(drainInterval)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
+	_ = wait.PollUntilContextCancel(ctx, drainInterval, true, func(context.Context) (bool, error) { return holds(), nil })
 }
 
 // ControllerNames returns the names of the scope's controllers that have been started.
