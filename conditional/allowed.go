@@ -5,7 +5,6 @@ package conditional
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,8 +42,7 @@ func shownStates() []string {
 // Disabled never holds: the group is there to be seen, and looks for nothing.
 func Disabled() Condition {
 	return builtinCondition{
-		name:         DisabledReason,
-		validateFunc: func(Sources) error { return nil },
+		name: DisabledReason,
 		observeFunc: func(_ context.Context, _ Sources, report func(Status)) error {
 			report(Status{State: False, Reason: DisabledReason, Message: "it is switched off"})
 			return nil
@@ -58,13 +56,8 @@ func Disabled() Condition {
 // log that without end.
 func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) Condition {
 	return builtinCondition{
-		name: "Allowed",
-		validateFunc: func(Sources) error {
-			if every <= 0 || len(rights) == 0 {
-				return errors.New("condition Allowed needs a period longer than 0 and at least one right: pass both")
-			}
-			return nil
-		},
+		name:    "Allowed",
+		mistake: errorUnless(every > 0 && len(rights) > 0, "condition Allowed needs a period longer than 0 and at least one right: pass both"),
 		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
 			c, err := authorizationclient.NewForConfigAndClient(src.Config, src.HTTPClient)
 			if err != nil {

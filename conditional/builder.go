@@ -236,7 +236,6 @@ func (b *Builder) reserveName(name string) (isShared bool, err error) {
 	return false, all.ReserveControllerName(name)
 }
 
-// requiredObjects begins with the one of For, if there is one.
 func (b *Builder) requiredObjects() []client.Object {
 	if b.primary == nil {
 		return b.required

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -39,7 +42,7 @@ type Sources struct {
 
 	interest          detect.Interest             // how kinds may be looked for, as the group's options say
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
-	onTerminating     func(kind string, now bool) // called when the deletion of a CRD begins or ends; may be nil
+	onTerminating     func(kind string, now bool) // called with every verdict, whether the CRD is being deleted; may be nil
 	managerCache      *managercache.Cache         // notified of kinds that come and go; may be nil
 	waitsFor          *namedKinds                 // collects kinds while a condition is validated; nil afterwards
 }
@@ -86,13 +89,9 @@ func On(cl cluster.Cluster, c Condition) Condition {
 		return src
 	}
 	return builtinCondition{
-		name: "On(" + joinNames([]Condition{c}) + ")",
-		validateFunc: func(src Sources) error {
-			if cl == nil {
-				return errors.New("condition On needs a cluster, found nil: pass the one of cluster.New")
-			}
-			return validateAll("On", []Condition{c}, there(src))
-		},
+		name:         "On(" + joinNames([]Condition{c}) + ")",
+		mistake:      errorUnless(cl != nil, "condition On needs a cluster, found nil: pass the one of cluster.New"),
+		validateFunc: func(src Sources) error { return validateAll("On", []Condition{c}, there(src)) },
 		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
 			return c.Observe(ctx, there(src), report)
 		},
@@ -104,13 +103,8 @@ func On(cl cluster.Cluster, c Condition) Condition {
 // ignores its context delays only the next call.
 func Func(name string, every time.Duration, f func(context.Context) (bool, error)) Condition {
 	return builtinCondition{
-		name: name,
-		validateFunc: func(Sources) error {
-			if name == "" || every <= 0 || f == nil {
-				return errors.New("condition Func needs a name, a period longer than 0 and a function: pass all three")
-			}
-			return nil
-		},
+		name:    name,
+		mistake: errorUnless(name != "" && every > 0 && f != nil, "condition Func needs a name, a period longer than 0 and a function: pass all three"),
 		observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
 			pollFunc(ctx, every, f, report)
 			return nil
@@ -122,13 +116,8 @@ func Func(name string, every time.Duration, f func(context.Context) (bool, error
 // Closing the channel keeps the last state. Use a channel in one group only: a value has one reader.
 func Signal(name string, ch <-chan bool) Condition {
 	return builtinCondition{
-		name: name,
-		validateFunc: func(Sources) error {
-			if name == "" || ch == nil {
-				return errors.New("condition Signal needs a name and a channel: pass both")
-			}
-			return nil
-		},
+		name:    name,
+		mistake: errorUnless(name != "" && ch != nil, "condition Signal needs a name and a channel: pass both"),
 		observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
 			followSignal(ctx, ch, report)
 			return nil
@@ -136,16 +125,28 @@ func Signal(name string, ch <-chan bool) Condition {
 	}
 }
 
-// builtinCondition is a Condition of this package.
 type builtinCondition struct {
 	name         string
-	validateFunc func(Sources) error
+	mistake      error               // what is wrong whatever is observed with
+	validateFunc func(Sources) error // may be nil
 	observeFunc  func(context.Context, Sources, func(Status)) error
+}
+
+func errorUnless(ok bool, text string) error {
+	if ok {
+		return nil
+	}
+	return errors.New(text)
 }
 
 func (c builtinCondition) String() string { return c.name }
 
-func (c builtinCondition) validate(src Sources) error { return c.validateFunc(src) }
+func (c builtinCondition) validate(src Sources) error {
+	if c.mistake != nil || c.validateFunc == nil {
+		return c.mistake
+	}
+	return c.validateFunc(src)
+}
 
 func (c builtinCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
 	return c.observeFunc(ctx, src, report)
@@ -195,4 +196,279 @@ func validateOne(c Condition, src Sources) error {
 		src.waitsFor.hasOthers = true
 	}
 	return nil
+}
+
+// State says whether a condition holds. It prints, and marshals, as Unknown, False or True.
+type State int8
+
+// The three states of a condition. Unknown keeps whatever runs.
+const (
+	Unknown State = iota
+	False
+	True
+)
+
+func (s State) String() string {
+	if s < Unknown || s > True {
+		return fmt.Sprintf("State(%d)", int8(s))
+	}
+	return [...]string{"Unknown", "False", "True"}[s]
+}
+
+// MarshalText writes the state as String does.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Status is one report of a condition.
+type Status struct {
+	State State `json:"state"`
+	// Reason is a CamelCase word, Message a sentence for people.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Identity names what the condition found. When it changes while the state is True, the group restarts.
+	Identity string `json:"identity,omitempty"`
+}
+
+func stateFromBool(holds bool) State {
+	if holds {
+		return True
+	}
+	return False
+}
+
+// defaultBackoff grows from 1 s to 5 min.
+func defaultBackoff() wait.Backoff {
+	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 30, Cap: 5 * time.Minute}
+}
+
+// observeWithBackoff observes a condition until ctx ends, again with a back-off after an error or a panic, which it reports as
+// Unknown. The back-off begins anew after an observation that lasted longer than its Cap.
+func observeWithBackoff(ctx context.Context, c Condition, src Sources, backoff wait.Backoff, report func(Status)) {
+	pause := backoff
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := observeOnce(ctx, c, src, report)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		report(Status{State: Unknown, Reason: "ObserveFailed", Message: err.Error()})
+		if time.Since(began) > backoff.Cap {
+			pause = backoff
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause.Step()):
+		}
+	}
+}
+
+func observeOnce(ctx context.Context, c Condition, src Sources, report func(Status)) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("condition %s panicked: %v", c, p)
+		}
+	}()
+	if err := c.Observe(ctx, src, report); err != nil {
+		return fmt.Errorf("observe condition %s: %w", c, err)
+	}
+	return nil
+}
+
+// observeCombined observes all conditions at once and reports the judgement after each of their reports. It returns after the
+// last one has: when ctx ended, or when nothing can change any more.
+func observeCombined(ctx context.Context, of []Condition, src Sources, judge judgeFunc, report func(Status)) {
+	var mu sync.Mutex
+	inputs := make([]judgeInput, len(of))
+	for i, c := range of {
+		inputs[i] = judgeInput{name: c.String(), now: Status{Reason: "NotReported", Message: "it has not reported yet"}}
+	}
+	var running sync.WaitGroup
+	for i, c := range of {
+		running.Go(func() {
+			observeWithBackoff(ctx, c, src, defaultBackoff(), func(s Status) {
+				mu.Lock()
+				defer mu.Unlock() // Held during the report: without it an older judgement could arrive after a newer one.
+				inputs[i].noteReport(s)
+				report(judge(inputs))
+			})
+		})
+	}
+	running.Wait()
+}
+
+type judgeInput struct {
+	name string
+	now  Status
+	last Status // the last report that was not Unknown
+}
+
+func (i *judgeInput) noteReport(s Status) {
+	i.now = s
+	if s.State != Unknown {
+		i.last = s
+	}
+}
+
+func (i *judgeInput) String() string {
+	text := i.name + " is " + i.now.State.String()
+	if i.now.Message != "" {
+		text += ": " + i.now.Message
+	}
+	return text
+}
+
+type judgeFunc func([]judgeInput) Status
+
+// judgeAll is Kleene's AND: one False decides, then one Unknown. Its identity is that of all conditions.
+func judgeAll(inputs []judgeInput) Status {
+	switch {
+	case anyInState(inputs, False):
+		return combineState(inputs, False)
+	case anyInState(inputs, Unknown):
+		return combineState(inputs, Unknown)
+	}
+	var identities []string
+	for _, i := range inputs {
+		if i.now.Identity != "" {
+			identities = append(identities, i.now.Identity)
+		}
+	}
+	s := combineState(inputs, True)
+	s.Identity = strings.Join(identities, ",")
+	return s
+}
+
+// newAnyJudge returns Kleene's OR: one True decides, then one Unknown. Its identity is that of one condition which holds, the
+// same one until it is False: what comes besides it, and what is Unknown for a while, must not restart a group.
+func newAnyJudge() judgeFunc {
+	relied := -1
+	return func(inputs []judgeInput) Status {
+		switch {
+		case anyInState(inputs, True):
+			// The last known state counts: a condition that becomes Unknown for a while must not change the identity.
+			if relied < 0 || inputs[relied].last.State != True {
+				relied = slices.IndexFunc(inputs, func(i judgeInput) bool { return i.now.State == True })
+			}
+			s := combineState(inputs, True)
+			s.Identity = inputs[relied].last.Identity
+			return s
+		case anyInState(inputs, Unknown):
+			return combineState(inputs, Unknown)
+		}
+		return combineState(inputs, False)
+	}
+}
+
+// judgeNot inverts one condition. One that does not hold has no identity.
+func judgeNot(inputs []judgeInput) Status {
+	s := combineState(inputs, inputs[0].now.State)
+	switch s.State {
+	case True:
+		s.State = False
+	case False:
+		s.State = True
+	case Unknown:
+	}
+	return s
+}
+
+func anyInState(inputs []judgeInput, state State) bool {
+	return slices.ContainsFunc(inputs, func(i judgeInput) bool { return i.now.State == state })
+}
+
+// combineState names the conditions in the state that decides.
+func combineState(inputs []judgeInput, state State) Status {
+	var reasons, messages []string
+	for _, i := range inputs {
+		if i.now.State == state {
+			reasons, messages = append(reasons, i.now.Reason), append(messages, i.String())
+		}
+	}
+	reasons, messages = sortUnique(reasons), sortUnique(messages)
+	s := Status{State: state, Reason: "Several", Message: strings.Join(messages, "; ")}
+	if len(reasons) == 1 {
+		s.Reason = reasons[0]
+	}
+	return s
+}
+
+func sortUnique(words []string) []string {
+	slices.Sort(words)
+	return slices.Compact(words)
+}
+
+// maxCallTime bounds one call of a function.
+const maxCallTime = 10 * time.Second
+
+// pollFunc calls f at once and then every so often until ctx ends, and reports its result. A call that outlives its
+// deadline is Unknown and is not waited for when ctx ends, but no other call begins before it has returned.
+func pollFunc(ctx context.Context, every time.Duration, f func(context.Context) (bool, error), report func(Status)) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for ctx.Err() == nil { // The select below may choose a tick although ctx has ended.
+		callWithDeadline(ctx, min(every, maxCallTime), f, report)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+		}
+	}
+}
+
+func callWithDeadline(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error), report func(Status)) {
+	timed, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	answer := make(chan Status, 1) // Buffered, so that the goroutine of a late call ends when the call returns.
+	go func() { answer <- callFunc(timed, limit, f) }()
+	select {
+	case s := <-answer:
+		if ctx.Err() == nil {
+			report(s)
+		}
+		return
+	case <-timed.Done():
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	report(timeoutStatus(limit))
+	// Another call must not begin before this one has returned: the function need not be safe for concurrent use.
+	select {
+	case <-answer:
+	case <-ctx.Done():
+	}
+}
+
+func callFunc(ctx context.Context, limit time.Duration, f func(context.Context) (bool, error)) (s Status) {
+	defer func() {
+		if p := recover(); p != nil {
+			s = Status{State: Unknown, Reason: "FuncPanicked", Message: fmt.Sprint(p)}
+		}
+	}()
+	holds, err := f(ctx)
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return timeoutStatus(limit)
+	case err != nil:
+		return Status{State: Unknown, Reason: "FuncFailed", Message: err.Error()}
+	}
+	return Status{State: stateFromBool(holds), Reason: "Func" + stateFromBool(holds).String()}
+}
+
+func timeoutStatus(limit time.Duration) Status {
+	return Status{State: Unknown, Reason: "FuncTimedOut", Message: "no answer within " + limit.String()}
+}
+
+// followSignal reports the values of the channel until it is closed or ctx ends.
+func followSignal(ctx context.Context, signal <-chan bool, report func(Status)) {
+	report(Status{State: Unknown, Reason: "NoSignal", Message: "nothing has been signalled yet"})
+	for {
+		select {
+		case on, open := <-signal:
+			if !open {
+				return
+			}
+			report(Status{State: stateFromBool(on), Reason: "Signal" + stateFromBool(on).String()})
+		case <-ctx.Done():
+			return
+		}
+	}
 }

@@ -6,31 +6,31 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/conditional/internal/detect"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
 // Group is a set of runnables that start and stop together. It is a runnable of its manager.
 type Group struct {
-	mgr           manager.Manager
-	condition     Condition
-	setup         SetupFunc
-	options       options
-	optionalKinds []schema.GroupVersionKind
-	src           Sources
-	host          *groupHost
-	registry      *process.Registry
-	server        *process.SharedState
-	release       func() // frees the name and the server state
+	mgr       manager.Manager
+	condition Condition
+	setup     SetupFunc
+	options   groupOptions
+	optional  detect.Interest // the optional kinds, and how any kind may be looked for
+	host      *groupHost
+	server    *process.SharedState
+	release   func() // frees the name and the server state
 
 	loop         groupLoop                     // of the goroutine that is awake
 	currentScope atomic.Pointer[scope.Manager] // nil while the group is dormant
@@ -41,17 +41,37 @@ type Group struct {
 
 	mu              sync.Mutex
 	status          GroupStatus
-	lastKnown       Status              // last report that was not Unknown
+	orders          groupOrders
 	terminating     map[string]bool     // kinds whose CRD waits for its deletion, and whether that was logged
 	loggedForbidden string              // the right whose absence was logged last
 	changed         chan struct{}       // closed at the next change; nil while nobody waits for it
 	controllers     map[string]struct{} // the names of those that have had a queue
 	isAwake         bool                // a goroutine acts on what has happened
 	hasNews         bool                // something has happened since it looked
-	isPaused        bool                // by Stop
-	restarts        int                 // that were asked for
-	isRemoved       bool                // by Remove
 	isEnded         bool                // nothing is left of it
+
+	stopOnTerminating bool
+}
+
+// groupOrders are what a group obeys.
+type groupOrders struct {
+	lastKnown Status // last report of the condition that was not Unknown
+	isPaused  bool   // by Stop
+	isRemoved bool   // by Remove
+	restarts  int32  // that were asked for
+}
+
+func (g *Group) currentOrders() groupOrders {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.orders
+}
+
+func (g *Group) changeOrders(change func(*groupOrders)) {
+	g.mu.Lock()
+	change(&g.orders)
+	g.mu.Unlock()
+	g.wake()
 }
 
 // GroupStatus is a snapshot of a group.
@@ -81,27 +101,38 @@ func (g *Group) Status() GroupStatus {
 	return g.status
 }
 
-// pageStatus is the status as the debug page has it.
-func (g *Group) pageStatus() any {
-	s := g.Status()
+// show returns the status as the debug page has it, and what the metric shows: the phase, or why the group is dormant.
+func (g *Group) show() (page any, state string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	s := g.status
 	s.Since, s.HeldUntil = s.Since.UTC(), s.HeldUntil.UTC()
-	return s
+	return s, g.stateLocked()
 }
 
 // Wait returns nil as soon as the group is in the phase, or the error of ctx. A phase that is left at once may be
 // missed.
 func (g *Group) Wait(ctx context.Context, phase Phase) error {
+	return g.waitUntil(ctx, "be "+string(phase), func() bool { return g.status.Phase == phase })
+}
+
+// waitUntil waits for what is seen with the lock held.
+func (g *Group) waitUntil(ctx context.Context, what string, holds func() bool) error {
 	for {
 		g.mu.Lock()
-		now, moved := g.status.Phase, g.nextChangeLocked()
-		g.mu.Unlock()
-		if now == phase {
+		if holds() {
+			g.mu.Unlock()
 			return nil
 		}
+		if g.changed == nil {
+			g.changed = make(chan struct{})
+		}
+		now, changed := g.status.Phase, g.changed
+		g.mu.Unlock()
 		select {
-		case <-moved:
+		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("wait for group %s to be %s, it is %s: %w", g.options.name, phase, now, context.Cause(ctx))
+			return fmt.Errorf("wait for group %s to %s, it is %s: %w", g.options.name, what, now, context.Cause(ctx))
 		}
 	}
 }
@@ -119,17 +150,17 @@ const (
 // Checker returns a check for manager.AddReadyzCheck.
 func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 	return func(*http.Request) error {
-		g.mu.Lock()
-		defer g.mu.Unlock()
+		s, isResolved := g.Status(), g.currentOrders().lastKnown.State != Unknown
+		mustRun := policy == RequireRunning && g.host.isLeader()
 		switch {
 		case policy < Ignore || policy > RequireRunning:
-			return fmt.Errorf("group %s: expected a policy of conditional.ReadyPolicy, found %d: pass one of its constants", g.options.name, policy)
-		case policy == RequireResolved && g.lastKnown.State == Unknown:
-			return fmt.Errorf("group %s: the condition is not known yet: %s", g.options.name, g.status.Condition.Message)
-		case policy == RequireRunning && g.host.isLeader() && !g.status.HeldUntil.IsZero():
-			return fmt.Errorf("group %s is Dormant, expected Running: its restart limit holds it back until %s: %s", g.options.name, g.status.HeldUntil.Format(time.RFC3339), g.status.Error)
-		case policy == RequireRunning && g.host.isLeader() && g.status.Phase != Running:
-			return fmt.Errorf("group %s is %s, expected Running: %s", g.options.name, g.status.Phase, g.status.Error)
+			return fmt.Errorf("group %s: expected a policy of conditional.ReadyPolicy, found %d: pass one of its constants", s.Name, policy)
+		case policy == RequireResolved && !isResolved:
+			return fmt.Errorf("group %s: the condition is not known yet: %s", s.Name, s.Condition.Message)
+		case mustRun && !s.HeldUntil.IsZero():
+			return fmt.Errorf("group %s is Dormant, expected Running: its restart limit holds it back until %s: %s", s.Name, s.HeldUntil.Format(time.RFC3339), s.Error)
+		case mustRun && s.Phase != Running:
+			return fmt.Errorf("group %s is %s, expected Running: %s", s.Name, s.Phase, s.Error)
 		}
 		return nil
 	}
@@ -144,14 +175,13 @@ func (g *Group) reportCondition(s Status) {
 		g.notifyWaitersLocked()
 	}
 	if s.State != Unknown {
-		g.lastKnown = s
+		g.orders.lastKnown = s
 	}
 	g.mu.Unlock()
 	g.logForbidden()
 	g.wake()
 }
 
-// setHeldUntil publishes until when the restart limit holds the group back; the zero time means that it does not.
 func (g *Group) setHeldUntil(until time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,9 +194,9 @@ func (g *Group) setHeldUntil(until time.Time) {
 // enterPhase publishes a change to waiters, metrics and the log.
 func (g *Group) enterPhase(to Phase, fact groupFact, err error) phaseChange {
 	// Who waits for the phase finds it counted.
-	g.registry.CountTransition(g.options.name, string(to), string(fact))
+	g.server.Registry.CountTransition(g.options.name, string(to), string(fact))
 	if to == Stuck {
-		g.registry.CountOverdueDrain(g.options.name)
+		g.server.Registry.CountOverdueDrain(g.options.name)
 	}
 	t, condition := g.setPhase(to, fact, err)
 	g.logForbidden()
@@ -193,25 +223,17 @@ func (g *Group) setPhase(to Phase, fact groupFact, err error) (phaseChange, Stat
 	return t, g.status.Condition
 }
 
-// shownState returns the phase, or why the group is dormant.
-func (g *Group) shownState() string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.stateLocked()
-}
-
 func (g *Group) stateLocked() string {
-	if r := g.lastKnown.Reason; g.status.Phase == Dormant && g.lastKnown.State == False && (r == DisabledReason || r == ForbiddenReason) {
-		return r
+	if s := g.orders.lastKnown; g.status.Phase == Dormant && s.State == False && (s.Reason == DisabledReason || s.Reason == ForbiddenReason) {
+		return s.Reason
 	}
 	return string(g.status.Phase)
 }
 
-// logForbidden logs a right that is missing once.
 func (g *Group) logForbidden() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch state, message := g.stateLocked(), g.lastKnown.Message; {
+	switch state, message := g.stateLocked(), g.orders.lastKnown.Message; {
 	case state == ForbiddenReason && message != g.loggedForbidden:
 		g.loggedForbidden = message
 		g.logger().Info("the group waits for its rights", "missing", message)
@@ -227,83 +249,27 @@ func (g *Group) notifyWaitersLocked() {
 	}
 }
 
-// nextChangeLocked returns a channel that is closed at the next change.
-func (g *Group) nextChangeLocked() <-chan struct{} {
-	if g.changed == nil {
-		g.changed = make(chan struct{})
-	}
-	return g.changed
-}
-
 // Stop stops the group, whatever its condition says, and returns when it is Dormant, or with the error of ctx. It stays so until
 // Start.
 func (g *Group) Stop(ctx context.Context) error {
-	g.setPaused(true)
+	g.changeOrders(func(o *groupOrders) { o.isPaused = true })
 	return g.Wait(ctx, Dormant)
 }
 
 // Start lets a group run again after Stop, while its condition holds.
-func (g *Group) Start() { g.setPaused(false) }
-
-func (g *Group) setPaused(isPaused bool) {
-	g.mu.Lock()
-	g.isPaused = isPaused
-	g.mu.Unlock()
-	g.wake()
-}
+func (g *Group) Start() { g.changeOrders(func(o *groupOrders) { o.isPaused = false }) }
 
 // Restart stops the group and starts it anew, for example with other CacheOptions. A group that is Dormant stays so.
-func (g *Group) Restart() {
-	g.mu.Lock()
-	g.restarts++
-	g.mu.Unlock()
-	g.wake()
-}
-
-func (g *Group) restartsAsked() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.restarts
-}
+func (g *Group) Restart() { g.changeOrders(func(o *groupOrders) { o.restarts++ }) }
 
 // Remove stops the group for ever and takes it out of its manager, with its name and its metrics and those of its controllers. It
 // returns when nothing of it is left, or with the error of ctx.
 func (g *Group) Remove(ctx context.Context) error {
-	g.mu.Lock()
-	g.isRemoved = true
-	g.mu.Unlock()
+	g.changeOrders(func(o *groupOrders) { o.isRemoved = true })
 	g.begin(ctx) // If the manager has not started, the group ends before it does anything.
-	g.wake()
-	for {
-		g.mu.Lock()
-		isEnded, moved, phase := g.isEnded, g.nextChangeLocked(), g.status.Phase
-		g.mu.Unlock()
-		if isEnded {
-			return nil
-		}
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the end of group %s, it is %s: %w", g.options.name, phase, context.Cause(ctx))
-		}
-	}
+	return g.waitUntil(ctx, "end", func() bool { return g.isEnded })
 }
 
-// isLeaving reports whether Remove was called.
-func (g *Group) isLeaving() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.isRemoved
-}
-
-// isStopped reports whether Stop was called.
-func (g *Group) isStopped() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.isPaused
-}
-
-// noteControllers records whose metrics are to go with the group.
 func (g *Group) noteControllers(names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -312,5 +278,100 @@ func (g *Group) noteControllers(names []string) {
 			g.controllers = map[string]struct{}{}
 		}
 		g.controllers[name] = struct{}{}
+	}
+}
+
+// The reasons of a group's events. They are promises: no release renames one.
+const (
+	ControllerStarted     = "ControllerStarted"     // the group is Running
+	ControllerStopped     = "ControllerStopped"     // a group that was Running has stopped; a Warning when an error was the cause
+	ControllerStuck       = "ControllerStuck"       // Warning: something has not returned within the drain timeout
+	ControllerStartFailed = "ControllerStartFailed" // Warning: a start did not come to Running
+	ControllerDropped     = "ControllerDropped"     // Warning: the CRD has gone, and requests were left in a queue after the drain timeout
+	ControllerTerminating = "ControllerTerminating" // the group's CRD is being deleted and waits for its objects
+)
+
+// maxNote is what the API server takes of an event's note, in bytes.
+const maxNote = 1024
+
+func (g *Group) recordEvent(eventType, reason, action, note string) {
+	if g.options.events == nil {
+		return
+	}
+	note = fmt.Sprintf("group %s: %s", g.options.name, note)
+	note = note[:min(len(note), maxNote)] // The API server refuses a longer one, and the event would be lost.
+	g.options.events.recorder.Eventf(g.options.events.regarding, nil, eventType, reason, action, "%s", note)
+}
+
+type phaseChange struct {
+	from, to Phase
+	err      error // why it failed
+	at       time.Time
+}
+
+// recordPhaseChange records the event of a change. hasRun says that this activation has been Running.
+func (g *Group) recordPhaseChange(t phaseChange, hasRun bool) {
+	condition := g.Status().Condition
+	switch {
+	case t.to == Running:
+		g.recordEvent(corev1.EventTypeNormal, ControllerStarted, "Start", "all its runnables have been started: "+condition.Reason)
+	case t.to == Stuck:
+		g.recordEvent(corev1.EventTypeWarning, ControllerStuck, "Stop",
+			fmt.Sprintf("something has not returned within %s; nothing starts before it does", g.options.drainTimeout))
+	case t.from == Failed: // The failure had an event of its own.
+	case t.to == Failed && !hasRun:
+		g.recordEvent(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.err.Error())
+	case (t.to == Dormant || t.to == Failed) && hasRun && t.err != nil:
+		g.recordEvent(corev1.EventTypeWarning, ControllerStopped, "Stop", t.err.Error())
+	case t.to == Dormant && hasRun:
+		g.recordEvent(corev1.EventTypeNormal, ControllerStopped, "Stop", "everything has returned: "+condition.Reason)
+	}
+}
+
+func (g *Group) warnDropped(requests int) {
+	g.logger().Info("the CRD has gone, and requests were not reconciled before the stop", "dropped", requests, "drainTimeout", g.options.drainTimeout)
+	g.recordEvent(corev1.EventTypeWarning, ControllerDropped, "Stop",
+		fmt.Sprintf("the CRD has gone, and %d requests were not reconciled within %s: a longer DrainTimeout gives them more time", requests, g.options.drainTimeout))
+}
+
+// setTerminating records whether the CRD of a kind waits for its deletion.
+func (g *Group) setTerminating(kind string, isTerminating bool) {
+	g.mu.Lock()
+	_, was := g.terminating[kind]
+	switch {
+	case isTerminating == was:
+	case was:
+		delete(g.terminating, kind)
+	default:
+		if g.terminating == nil {
+			g.terminating = map[string]bool{}
+		}
+		g.terminating[kind] = false
+	}
+	g.mu.Unlock()
+	if isTerminating != was {
+		g.wake()
+	}
+}
+
+// warnTerminating logs each CRD that waits for its deletion once, while the group is active.
+func (g *Group) warnTerminating() {
+	g.mu.Lock()
+	var kinds []string
+	for kind, told := range g.terminating {
+		if !told {
+			kinds = append(kinds, kind)
+			g.terminating[kind] = true
+		}
+	}
+	g.mu.Unlock()
+	slices.Sort(kinds)
+	what := "the controller goes on until the CRD is gone, for its objects may have finalizers"
+	if g.stopOnTerminating {
+		what = "the controller stops, as StopOnTerminating says, and leaves its finalizers on"
+	}
+	for _, kind := range kinds {
+		g.logger().Info("a CRD is being deleted", "kind", kind, "then", what)
+		g.recordEvent(corev1.EventTypeNormal, ControllerTerminating, "Terminate", "the CRD of "+kind+" is being deleted: "+what)
 	}
 }

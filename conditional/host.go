@@ -73,21 +73,23 @@ func (h *groupHost) Start(ctx context.Context) error {
 	}
 	select {
 	case <-h.elected:
-		for _, g := range h.members() {
-			g.wake()
-		}
+		h.wakeAll()
 	case <-ctx.Done():
 	}
 	<-ctx.Done()
 	h.mu.Lock()
 	h.isOver = true
 	h.mu.Unlock()
-	for _, g := range h.members() {
-		g.wake()
-	}
+	h.wakeAll()
 	h.running.Wait()
 	h.registry.DropHost(h.elected)
 	return errors.Join(h.errs...)
+}
+
+func (h *groupHost) wakeAll() {
+	for _, g := range h.members() {
+		g.wake()
+	}
 }
 
 func (h *groupHost) members() []*Group {

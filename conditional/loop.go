@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
@@ -25,8 +24,7 @@ func (g *Group) begin(ctx context.Context) {
 		g.mu.Unlock()
 		return
 	}
-	o := g.options
-	g.loop = groupLoop{ctx: ctx, group: g, backoff: o.startBackoff}
+	g.loop = groupLoop{ctx: ctx, group: g}
 	g.isAwake = true
 	g.mu.Unlock()
 	g.loop.observe()
@@ -47,7 +45,6 @@ func (g *Group) wake() {
 	}
 }
 
-// act applies what has happened until nothing has happened meanwhile.
 func (g *Group) act() {
 	for {
 		g.loop.step()
@@ -77,43 +74,38 @@ func (g *Group) end() {
 	g.mu.Lock()
 	g.isEnded = true
 	names := slices.Collect(maps.Keys(g.controllers))
-	if !g.isRemoved {
+	if !g.orders.isRemoved {
 		names = nil // The manager ends, and its metrics with it.
 	}
 	g.notifyWaitersLocked()
 	g.mu.Unlock()
 	for _, name := range names {
-		g.registry.DeleteControllerSeries(name)
+		g.server.Registry.DeleteControllerSeries(name)
 	}
 	g.host.leave(g, err)
 }
 
 // groupLoop owns the state machine of one group; only the goroutine that is awake touches it.
 type groupLoop struct {
-	ctx           context.Context
-	group         *Group
-	activation    *activation // nil while the group is dormant or failed
-	identity      string      // of the last activation
-	restarts      int         // that were asked for before it
-	backoff       wait.Backoff
-	limiter       *startLimiter // nil before the first start
-	timer         *time.Timer   // wakes the group for the drain timeout, the back-off or the restart limit, which never overlap
-	timerFact     groupFact     // what applies then
-	timerDue      time.Time     // zero when nothing is due
-	loggedHold    time.Time     // the end of the pause that was logged last
-	isStopping    bool
-	kinds         *kindObserver   // of a condition that needs no goroutine
-	observers     *sync.WaitGroup // of one that does; nil without
-	stopObservers context.CancelFunc
+	ctx          context.Context
+	group        *Group
+	activation   *activation   // nil while the group is dormant or failed
+	identity     string        // of the last activation
+	backoff      *wait.Backoff // between starts that fail; nil when it begins anew
+	limiter      *startLimiter // nil before the first start
+	timer        *phaseTimer   // nil before the first
+	restarts     int32         // that were asked for before the last activation
+	isStopping   bool
+	kinds        []*kindObserver // the condition's, unless that needs a goroutine, and the optional ones
+	stopObserver func()          // of a condition that needs a goroutine; nil without
 }
 
-// step applies everything that is known now.
 func (l *groupLoop) step() {
 	for more := true; more; {
 		// This comes before the events of an activation that ends with ctx: otherwise Ended could start the next one.
-		l.isStopping = l.ctx.Err() != nil || l.group.isLeaving()
-		if l.kinds != nil {
-			l.kinds.takeVerdicts(l.ctx, l.group.reportCondition)
+		l.isStopping = l.ctx.Err() != nil || l.group.currentOrders().isRemoved
+		for _, o := range l.kinds {
+			o.takeVerdicts(l.ctx)
 		}
 		l.applyDesire(l.ctx)
 		select {
@@ -122,9 +114,9 @@ func (l *groupLoop) step() {
 			continue
 		default:
 		}
-		if more = !l.timerDue.IsZero() && !time.Now().Before(l.timerDue); more {
+		if more = l.timer != nil && !l.timer.due.IsZero() && !time.Now().Before(l.timer.due); more {
 			l.stopTimer()
-			l.applyFact(l.ctx, l.timerFact, nil)
+			l.applyFact(l.ctx, l.timer.fact, nil)
 		}
 	}
 }
@@ -146,19 +138,12 @@ func (l *groupLoop) applyDesire(ctx context.Context) {
 	}
 }
 
-// lastKnownStatus is the last report that was not Unknown.
-func (l *groupLoop) lastKnownStatus() Status {
-	l.group.mu.Lock()
-	defer l.group.mu.Unlock()
-	return l.group.lastKnown
-}
-
 func (l *groupLoop) desiredFact() groupFact {
-	asked := l.lastKnownStatus()
+	o := l.group.currentOrders()
 	switch {
-	case l.isStopping || !l.group.host.isLeader() || l.group.isStopped() || asked.State != True:
+	case l.isStopping || !l.group.host.isLeader() || o.isPaused || o.lastKnown.State != True:
 		return factUnwanted
-	case asked.Identity != l.identity || l.restarts != l.group.restartsAsked():
+	case o.lastKnown.Identity != l.identity || o.restarts != l.restarts:
 		return factChanged
 	}
 	return factWanted
@@ -209,8 +194,8 @@ func (l *groupLoop) isHeldBack() bool {
 	l.setTimer(factRetry, pause)
 	l.group.setHeldUntil(until)
 	// The loop comes here at every wake-up, and one line for each pause is enough.
-	if until != l.loggedHold {
-		l.loggedHold = until
+	if until != l.limiter.logged {
+		l.limiter.logged = until
 		l.group.logger().Info("the restart limit holds the next start back", "until", until)
 	}
 	return true
@@ -219,7 +204,8 @@ func (l *groupLoop) isHeldBack() bool {
 func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupAction, now time.Time) {
 	switch do {
 	case actionActivate:
-		l.identity, l.restarts = l.lastKnownStatus().Identity, l.group.restartsAsked()
+		o := l.group.currentOrders()
+		l.identity, l.restarts = o.lastKnown.Identity, o.restarts
 		if l.limiter == nil {
 			l.limiter = newStartLimiter(l.group.options.restartBurst, l.group.options.restartPause)
 		}
@@ -232,11 +218,14 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 	case actionBackOff:
 		// A start that has lasted longer than the longest pause is not the same failure once more.
 		if now.Sub(l.activation.startingAt) > l.group.options.startBackoff.Cap {
-			l.backoff = l.group.options.startBackoff
+			l.backoff = nil
+		}
+		if l.backoff == nil {
+			l.backoff = new(l.group.options.startBackoff)
 		}
 		l.setTimer(factRetry, l.backoff.Step())
 	case actionForgive:
-		l.backoff = l.group.options.startBackoff
+		l.backoff = nil
 	case actionStay:
 	}
 }
@@ -260,12 +249,12 @@ func (l *groupLoop) recordDurations(t phaseChange) {
 	switch t.to {
 	case Running:
 		l.activation.runningAt = t.at
-		l.group.registry.ObserveStart(l.group.options.name, t.at.Sub(l.activation.startingAt))
+		l.group.server.Registry.ObserveStart(l.group.options.name, t.at.Sub(l.activation.startingAt))
 	case Draining:
 		l.activation.drainingAt = t.at
 	case Dormant, Failed:
 		if !l.activation.drainingAt.IsZero() {
-			l.group.registry.ObserveStop(l.group.options.name, t.at.Sub(l.activation.drainingAt))
+			l.group.server.Registry.ObserveStop(l.group.options.name, t.at.Sub(l.activation.drainingAt))
 		}
 	case Starting, Stuck:
 	}
@@ -274,18 +263,24 @@ func (l *groupLoop) recordDurations(t phaseChange) {
 	}
 }
 
+// phaseTimer wakes a group for the drain timeout, the back-off or the restart limit, which never overlap.
+type phaseTimer struct {
+	*time.Timer
+	fact groupFact // what applies then
+	due  time.Time // zero when nothing is due
+}
+
 func (l *groupLoop) setTimer(fact groupFact, after time.Duration) {
-	l.timerFact, l.timerDue = fact, time.Now().Add(after)
 	if l.timer == nil {
-		l.timer = time.AfterFunc(after, l.group.wake)
-	} else {
-		l.timer.Reset(after)
+		l.timer = &phaseTimer{Timer: time.AfterFunc(after, l.group.wake)}
 	}
+	l.timer.fact, l.timer.due = fact, time.Now().Add(after)
+	l.timer.Reset(after)
 }
 
 func (l *groupLoop) stopTimer() {
-	l.timerDue = time.Time{}
 	if l.timer != nil {
+		l.timer.due = time.Time{}
 		l.timer.Stop()
 	}
 }
@@ -293,49 +288,37 @@ func (l *groupLoop) stopTimer() {
 // observe follows the condition. One on kinds alone wakes the group when a verdict changes; any other has a goroutine.
 func (l *groupLoop) observe() {
 	g := l.group
+	src := g.sources()
+	if len(g.optional.Kinds) > 0 && src.managerCache != nil {
+		// A scope follows them only while it lives; the manager's cache is to know of them all the time.
+		quiet := src
+		quiet.onTerminating = nil
+		l.kinds = append(l.kinds, newKindObserver(quiet, g.server, g.optional.Kinds, func([]detect.Verdict) {}, g.wake))
+	}
 	if c, ok := g.condition.(kindsCondition); ok {
-		if kinds, err := c.resolveKinds(g.src.Scheme); err == nil {
-			l.kinds = newKindObserver(&g.src, g.server.Detector, kinds, c.judge, g.wake)
-			l.kinds.logger = g.logger
+		if kinds, err := c.resolveKinds(src.Scheme); err == nil {
+			judge := c.judge
+			g.condition = nil // It is not asked again.
+			l.kinds = append(l.kinds, newKindObserver(src, g.server, kinds, func(verdicts []detect.Verdict) { g.reportCondition(judge(kinds, verdicts)) }, g.wake))
+			return
 		}
 	}
-	watchesOptional := len(g.optionalKinds) > 0 && g.src.managerCache != nil
-	if l.kinds != nil && !watchesOptional {
-		return
-	}
-	var ctx context.Context
-	ctx, l.stopObservers = context.WithCancel(l.ctx)
-	l.observers = &sync.WaitGroup{}
-	if watchesOptional {
-		l.observers.Go(func() { g.watchOptional(ctx) })
-	}
-	if l.kinds == nil {
-		l.observers.Go(func() {
-			src := g.src
-			src.Logger = g.logger()
-			observeWithBackoff(ctx, g.condition, src, g.options.startBackoff, g.reportCondition)
-		})
-	}
+	ctx, cancel := context.WithCancel(l.ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		src.Logger = g.logger()
+		observeWithBackoff(ctx, g.condition, src, g.options.startBackoff, g.reportCondition)
+	})
+	l.stopObserver = func() { cancel(); running.Wait() }
 }
 
 // stopObserving returns when nothing observes any more.
 func (l *groupLoop) stopObserving() {
-	if l.kinds != nil {
-		l.kinds.cancel()
+	for _, o := range l.kinds {
+		o.cancel()
 	}
-	if l.observers != nil {
-		l.stopObservers()
-		l.observers.Wait()
-	}
-}
-
-// watchOptional keeps the manager's cache informed of the optional kinds; a scope follows them only while it lives.
-func (g *Group) watchOptional(ctx context.Context) {
-	src := g.src
-	src.Logger, src.onTerminating = g.logger(), nil
-	ignore := func([]schema.GroupVersionKind, []detect.Verdict) Status { return Status{} }
-	if err := observeKinds(ctx, src, g.optionalKinds, ignore, func(Status) {}); err != nil {
-		g.logger().Error(err, "optional kinds are not watched outside of the group")
+	if l.stopObserver != nil {
+		l.stopObserver()
 	}
 }
 
@@ -377,7 +360,7 @@ func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &activation{group: g, cancel: cancel, closeScope: func() {}, events: make(chan activationEvent, 4), startingAt: at}
 	s, err := scope.New(g.mgr, g.server, scope.Options{
-		Optional: g.optionalKinds, Interest: g.src.interest, CacheOptions: g.options.cacheOptions, UseQueue: g.useQueue,
+		Optional: g.optional, CacheOptions: g.options.cacheOptions, UseQueue: g.useQueue,
 	})
 	if err != nil {
 		cancel()
@@ -456,21 +439,19 @@ type startLimiter struct {
 	pause  wait.Backoff // what is left of first
 	starts int
 	next   time.Time // when the next start may be
+	logged time.Time // the end of the pause that was logged last
 }
 
-// newStartLimiter returns a limiter with its whole burst left.
 func newStartLimiter(burst int, pause wait.Backoff) *startLimiter {
 	return &startLimiter{burst: burst, first: pause, pause: pause}
 }
 
-// noteStart records a start.
 func (p *startLimiter) noteStart(now time.Time) {
 	if p.starts++; p.starts >= p.burst {
 		p.next = now.Add(p.pause.Step())
 	}
 }
 
-// noteRun records how long a start has run without a failure.
 func (p *startLimiter) noteRun(span time.Duration) {
 	if span >= forgetStartsAfter {
 		*p = *newStartLimiter(p.burst, p.first)

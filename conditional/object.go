@@ -26,10 +26,9 @@ func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool)
 	o := observedObject{like: obj, key: key, holds: f}
 	return builtinCondition{
 		name: strings.Join([]string{objectName(obj), key.Namespace, key.Name}, ":"),
+		mistake: errorUnless(obj != nil && key.Name != "" && f != nil,
+			"condition Object needs an object of the type to watch, the name of one and a function: pass all three"),
 		validateFunc: func(src Sources) error {
-			if obj == nil || key.Name == "" || f == nil {
-				return errors.New("condition Object needs an object of the type to watch, the name of one and a function: pass all three")
-			}
 			_, err := findKind(obj, src.Scheme)
 			return err
 		},

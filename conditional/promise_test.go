@@ -305,7 +305,7 @@ func TestForTakesTheOptionsOfTheProposal(t *testing.T) {
 	g, err := b.Build(reconcile.Func(nil))
 	testenv.Must(t, err)
 	defer g.release()
-	if got := g.src.interest.Poll; got != 3*time.Second {
+	if got := g.optional.Poll; got != 3*time.Second {
 		t.Errorf("discovery is asked every %s, want 3s", got)
 	}
 }

@@ -56,7 +56,6 @@ func findClientFields(mgr manager.Manager, holders ...any) (clientFields, error)
 	return f.found, nil
 }
 
-// clientFinder walks through what a reconciler holds.
 type clientFinder struct {
 	mgr   manager.Manager
 	seen  map[visitedPointer]bool

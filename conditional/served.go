@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/torpor-dev/torpor/conditional/internal/detect"
+	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
@@ -65,7 +66,6 @@ type kindsCondition struct {
 	judge judgeVerdictsFunc
 }
 
-// String returns the kinds as Kind.version.group, and Go types where only the scheme knows the kind.
 func (s kindsCondition) String() string {
 	if s.text != "" {
 		return s.text
@@ -104,7 +104,9 @@ func (s kindsCondition) resolveKinds(scheme *runtime.Scheme) ([]schema.GroupVers
 	if err != nil {
 		return nil, err
 	}
-	kinds = slices.Concat(s.gvks, kinds)
+	if len(s.gvks) > 0 {
+		kinds = s.gvks // No condition has both.
+	}
 	if len(kinds) == 0 {
 		return nil, fmt.Errorf("condition %s needs a kind, and names no kind: give at least one", s.name)
 	}
@@ -135,89 +137,73 @@ func findKind(obj client.Object, scheme *runtime.Scheme) (schema.GroupVersionKin
 	return gvk, nil
 }
 
-// Observe reports what the API server serves.
+type judgeVerdictsFunc func([]schema.GroupVersionKind, []detect.Verdict) Status
+
 func (s kindsCondition) Observe(ctx context.Context, src Sources, report func(Status)) error {
 	kinds, err := s.resolveKinds(src.Scheme)
 	if err != nil {
 		return err
 	}
-	return observeKinds(ctx, src, kinds, s.judge, report)
-}
-
-type judgeVerdictsFunc func([]schema.GroupVersionKind, []detect.Verdict) Status
-
-// observeKinds follows kinds until ctx ends.
-func observeKinds(ctx context.Context, src Sources, kinds []schema.GroupVersionKind, judge judgeVerdictsFunc, report func(Status)) error {
 	h, release, err := process.AcquireState(src.toServer(), src.Logger)
 	if err != nil {
 		return err
 	}
 	defer release()
-	o := newKindObserver(&src, h.Detector, kinds, judge, nil)
-	o.logger = func() logr.Logger { return src.Logger }
+	o := newKindObserver(src, h, kinds, func(verdicts []detect.Verdict) { report(s.judge(kinds, verdicts)) }, nil)
 	defer o.cancel()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case verdicts := <-o.verdicts:
-			report(o.judgeStatus(ctx, verdicts))
+			o.noteVerdicts(ctx, verdicts)
 		}
 	}
 }
 
-// kindObserver follows kinds.
 type kindObserver struct {
-	src      *Sources
-	logger   func() logr.Logger
-	kinds    []schema.GroupVersionKind
-	judge    judgeVerdictsFunc
-	tell     func([]detect.Verdict)
-	verdicts <-chan []detect.Verdict
-	cancel   func()
+	kinds             []schema.GroupVersionKind
+	report            func([]detect.Verdict)
+	stopOnTerminating bool
+	onTerminating     func(kind string, now bool)
+	managerCache      *managercache.Cache
+	log               *logr.Logger
+	verdicts          <-chan []detect.Verdict
+	cancel            func()
 }
 
 // newKindObserver subscribes to the kinds; changed, unless it is nil, is called when verdicts wait.
-func newKindObserver(src *Sources, d *detect.Detector, kinds []schema.GroupVersionKind, judge judgeVerdictsFunc, changed func()) *kindObserver {
-	o := &kindObserver{src: src, kinds: kinds, judge: judge, tell: src.terminatingReporter(kinds)}
-	look := src.interest
-	look.Kinds = kinds
-	o.verdicts, o.cancel = d.Subscribe(look, changed)
+func newKindObserver(src Sources, server *process.SharedState, kinds []schema.GroupVersionKind, report func([]detect.Verdict), changed func()) *kindObserver {
+	o := &kindObserver{
+		kinds: kinds, report: report,
+		stopOnTerminating: src.stopOnTerminating, onTerminating: src.onTerminating, managerCache: src.managerCache, log: &server.Log,
+	}
+	o.verdicts, o.cancel = server.Detector.Subscribe(src.interest.WithKinds(kinds...), changed)
 	return o
 }
 
-// takeVerdicts reports what waits, without waiting for it.
-func (o *kindObserver) takeVerdicts(ctx context.Context, report func(Status)) {
+func (o *kindObserver) takeVerdicts(ctx context.Context) {
 	select {
 	case verdicts := <-o.verdicts:
-		report(o.judgeStatus(ctx, verdicts))
+		o.noteVerdicts(ctx, verdicts)
 	default:
 	}
 }
 
-func (o *kindObserver) judgeStatus(ctx context.Context, verdicts []detect.Verdict) Status {
-	o.tell(verdicts)
-	// The manager's cache is first: a start that this causes may read from it.
-	if err := o.src.managerCache.NoteVerdicts(ctx, o.kinds, verdicts); err != nil {
-		o.logger().Error(err, "the manager's client does not forget where kinds were")
-	}
-	if o.src.stopOnTerminating {
-		verdicts = withoutTerminating(verdicts)
-	}
-	return o.judge(o.kinds, verdicts)
-}
-
-// terminatingReporter returns a function that notifies the group when the deletion of a CRD begins or ends.
-func (src Sources) terminatingReporter(kinds []schema.GroupVersionKind) func([]detect.Verdict) {
-	told := make([]bool, len(kinds))
-	return func(verdicts []detect.Verdict) {
-		for i, v := range verdicts {
-			if v.Terminating != told[i] && src.onTerminating != nil {
-				src.onTerminating(kindName(kinds[i]), v.Terminating)
-			}
-			told[i] = v.Terminating
+func (o *kindObserver) noteVerdicts(ctx context.Context, verdicts []detect.Verdict) {
+	for i, v := range verdicts {
+		if o.onTerminating != nil {
+			o.onTerminating(kindName(o.kinds[i]), v.Terminating)
 		}
 	}
+	// The manager's cache is first: a start that this causes may read from it.
+	if err := o.managerCache.NoteVerdicts(ctx, o.kinds, verdicts); err != nil {
+		o.log.Error(err, "the manager's client does not forget where kinds were")
+	}
+	if o.stopOnTerminating {
+		verdicts = withoutTerminating(verdicts)
+	}
+	o.report(verdicts)
 }
 
 // withoutTerminating counts the kinds whose CRD is being deleted as absent.
@@ -241,7 +227,7 @@ func allServedStatus(_ []schema.GroupVersionKind, verdicts []detect.Verdict) Sta
 			decides = v
 		}
 	}
-	status := Status{State: stateFromPresence(decides.Presence), Reason: decides.Reason, Message: decides.Message}
+	status := Status{State: State(decides.Presence), Reason: decides.Reason, Message: decides.Message}
 	if status.State == True {
 		status.Identity = strings.Join(identities, ",")
 	}
@@ -258,16 +244,4 @@ func verdictWeight(v detect.Verdict) int {
 		return 1
 	}
 	return 0
-}
-
-func stateFromPresence(p detect.Presence) State {
-	switch p {
-	case detect.Served:
-		return True
-	case detect.Absent:
-		return False
-	case detect.Unclear:
-		return Unknown
-	}
-	return Unknown
 }

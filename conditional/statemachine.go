@@ -68,7 +68,6 @@ func transitions() map[Phase]map[groupFact]transition {
 	}
 }
 
-// nextPhase returns where a fact leads and what is to be done on the way.
 func nextPhase(p Phase, f groupFact) (Phase, groupAction) {
 	if m, ok := transitions()[p][f]; ok {
 		return m.to, m.do

@@ -30,6 +30,12 @@ type Interest struct {
 	APIServices bool
 }
 
+// WithKinds is an interest in these kinds that may be looked for in the same way.
+func (i Interest) WithKinds(kinds ...schema.GroupVersionKind) Interest {
+	i.Kinds = kinds
+	return i
+}
+
 // watchTargets are the watches that the interest needs.
 func (i Interest) watchTargets() []watchTarget {
 	if i.Poll > 0 {
@@ -53,7 +59,7 @@ func (i Interest) watchTargets() []watchTarget {
 type Detector struct {
 	server   apiServer
 	log      logr.Logger
-	outcomes *outcomeCounter
+	outcomes outcomeCounts
 
 	mu      sync.Mutex
 	session *detectionSession // nil without subscribers
@@ -72,7 +78,7 @@ func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) 
 }
 
 func newDetector(w apiServer, log logr.Logger) *Detector {
-	return &Detector{server: w, log: log, outcomes: &outcomeCounter{}, loggedRefusals: map[watchTarget]bool{}}
+	return &Detector{server: w, log: log, outcomes: newOutcomeCounts(), loggedRefusals: map[watchTarget]bool{}}
 }
 
 // Subscribe returns a channel of the verdicts on the kinds, in their order. It has what is known already at once, without a
@@ -83,11 +89,11 @@ func (d *Detector) Subscribe(i Interest, changed func()) (verdicts <-chan []Verd
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.session == nil {
-		d.session = newDetectionSession(d.server, d.outcomes, d.logRefusal)
+		d.session = newDetectionSession(d)
 	}
 	l := d.session
-	s := &presenceSubscriber{interest: i, changed: changed, verdicts: make(chan []Verdict, 1)}
-	l.addSubscriber(s, time.Now())
+	s := &presenceSubscriber{poll: i.Poll, changed: changed, verdicts: make(chan []Verdict, 1)}
+	l.addSubscriber(s, i, time.Now())
 	return s.verdicts, func() { d.unsubscribe(l, s) }
 }
 
@@ -104,42 +110,47 @@ func (d *Detector) unsubscribe(l *detectionSession, s *presenceSubscriber) {
 }
 
 // KnownVerdict returns the present verdict on a kind, and false when it has no subscriber. It makes no request.
-func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (Verdict, bool) {
+func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (v Verdict, isKnown bool) {
+	d.readSession(func(l *detectionSession) {
+		if t := l.kindOf(gvk); t != nil {
+			v, isKnown = t.verdict, true
+		}
+	})
+	return v, isKnown
+}
+
+// readSession calls read with the lock of the session, if there is one.
+func (d *Detector) readSession(read func(*detectionSession)) {
 	d.mu.Lock()
 	l := d.session
 	d.mu.Unlock()
-	if l == nil {
-		return Verdict{}, false
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		read(l)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t := l.kinds[gvk]
-	if t == nil {
-		return Verdict{}, false
-	}
-	return t.verdict, true
 }
 
 // ProbeCounts returns how many requests were made to discovery and to the kinds, by their result: served, absent,
 // initializing or unreadable. Those of the watches do not count.
-func (d *Detector) ProbeCounts() map[string]uint64 { return d.outcomes.countsByResult() }
+func (d *Detector) ProbeCounts() map[string]uint64 {
+	counts := map[string]uint64{}
+	for outcome, n := range d.outcomes {
+		counts[string(outcome)] = n.Load()
+	}
+	return counts
+}
 
 // RefusedWatches counts the watches that are not allowed, by their resource.
 func (d *Detector) RefusedWatches() map[string]int {
 	counts := map[string]int{crdResource: 0, apiServiceResource: 0}
-	d.mu.Lock()
-	l := d.session
-	d.mu.Unlock()
-	if l == nil {
-		return counts
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for t, w := range l.watches {
-		if w.isRefused {
-			counts[t.resource]++
+	d.readSession(func(l *detectionSession) {
+		for t, w := range l.watches {
+			if w.isRefused {
+				counts[t.resource]++
+			}
 		}
-	}
+	})
 	return counts
 }
 
@@ -177,15 +188,12 @@ type apiServer interface {
 // detectionSession is the detector's work from the first subscriber to the last. Whoever changes its state publishes the
 // changes before the lock is released.
 type detectionSession struct {
-	server     apiServer
-	outcomes   *outcomeCounter
-	logRefusal func(watchTarget, error)
-	stop       chan struct{} // closed with the last subscriber
-	workers    sync.WaitGroup
+	detector *Detector
+	stop     chan struct{} // closed with the last subscriber
+	workers  sync.WaitGroup
 
 	mu          sync.Mutex // of everything below, and of what it points to
 	subscribers int
-	kinds       map[schema.GroupVersionKind]*kindState
 	versions    map[schema.GroupVersion]*versionState
 	watches     map[watchTarget]*resourceWatch
 	jobs        []func()
@@ -198,10 +206,10 @@ type detectionSession struct {
 	outdated    map[*presenceSubscriber]struct{} // they have not got the present verdicts
 }
 
-func newDetectionSession(w apiServer, t *outcomeCounter, refused func(watchTarget, error)) *detectionSession {
+func newDetectionSession(d *Detector) *detectionSession {
 	l := &detectionSession{
-		server: w, outcomes: t, logRefusal: refused, stop: make(chan struct{}),
-		kinds: map[schema.GroupVersionKind]*kindState{}, versions: map[schema.GroupVersion]*versionState{},
+		detector: d, stop: make(chan struct{}),
+		versions: map[schema.GroupVersion]*versionState{},
 		watches:  map[watchTarget]*resourceWatch{},
 		outdated: map[*presenceSubscriber]struct{}{},
 	}
@@ -299,7 +307,7 @@ func (t *kindState) noteChange(c objectChange, now time.Time) {
 	case c.resource == apiServiceResource && !c.old.automanaged:
 		t.history = t.history.noteDeletion("", now)
 		t.judgements++ // The result of a probe that is under way is stale.
-	case c.resource == crdResource && t.history.lastSeen.plural == plural:
+	case c.resource == crdResource && t.history.identity != "" && t.history.lastSeen.plural == plural:
 		t.history = t.history.noteDeletion(c.old.uid, now)
 		t.judgements++
 	}
@@ -319,9 +327,8 @@ func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 	return s
 }
 
-// kindState is the state of one kind, shared by its subscribers.
 type kindState struct {
-	gvk         schema.GroupVersionKind
+	kind        string
 	version     *versionState
 	subscribers []*presenceSubscriber
 	history     kindHistory
@@ -330,13 +337,11 @@ type kindState struct {
 	isProbing   bool   // a watch probe is under way
 }
 
-// presenceSubscriber is one call of Subscribe.
 type presenceSubscriber struct {
-	interest  Interest
-	verdicts  chan []Verdict  // has room for the latest ones
-	changed   func()          // may be nil
-	kinds     []*kindState    // in the order of the interest's kinds
-	versions  []*versionState // of the kinds, each once
+	poll      time.Duration
+	verdicts  chan []Verdict // has room for the latest ones
+	changed   func()         // may be nil
+	kinds     []*kindState   // in the order of the interest's kinds
 	watches   []*resourceWatch
 	isRemoved bool
 }
@@ -362,17 +367,15 @@ func (s *presenceSubscriber) hasSettledWatches() bool {
 	return !slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return !w.isSynced && !w.isRefused })
 }
 
-// hasRefusedWatch reports whether a watch is forbidden.
 func (s *presenceSubscriber) hasRefusedWatch() bool {
 	return slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return w.isRefused })
 }
 
-// addSubscriber registers a subscriber.
-func (l *detectionSession) addSubscriber(s *presenceSubscriber, now time.Time) {
+func (l *detectionSession) addSubscriber(s *presenceSubscriber, i Interest, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.subscribers++
-	for _, of := range s.interest.watchTargets() {
+	for _, of := range i.watchTargets() {
 		w := l.watches[of]
 		if w == nil {
 			w = &resourceWatch{session: l, target: of, subscribers: map[*presenceSubscriber]struct{}{}, objects: map[string]objectFacts{}}
@@ -382,16 +385,11 @@ func (l *detectionSession) addSubscriber(s *presenceSubscriber, now time.Time) {
 		w.subscribers[s] = struct{}{}
 		s.watches = append(s.watches, w)
 	}
-	for _, gvk := range s.interest.Kinds {
+	for _, gvk := range i.Kinds {
 		t := l.stateOfKind(gvk)
 		t.subscribers = append(t.subscribers, s)
 		s.kinds = append(s.kinds, t)
-		if !slices.Contains(s.versions, t.version) {
-			s.versions = append(s.versions, t.version)
-		}
-	}
-	for _, b := range s.versions {
-		l.updateSchedule(b, now)
+		l.updateSchedule(t.version, now)
 	}
 	if s.hasSettledWatches() {
 		l.scheduleFirstLooks(s, now)
@@ -400,9 +398,20 @@ func (l *detectionSession) addSubscriber(s *presenceSubscriber, now time.Time) {
 	l.publishChanges()
 }
 
-// stateOfKind returns the state of a kind, a new one if there is none.
+// kindOf returns the state of a kind, nil if there is none.
+func (l *detectionSession) kindOf(gvk schema.GroupVersionKind) *kindState {
+	b := l.versions[gvk.GroupVersion()]
+	if b == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(b.kinds, func(t *kindState) bool { return t.kind == gvk.Kind }); i >= 0 {
+		return b.kinds[i]
+	}
+	return nil
+}
+
 func (l *detectionSession) stateOfKind(gvk schema.GroupVersionKind) *kindState {
-	if t := l.kinds[gvk]; t != nil {
+	if t := l.kindOf(gvk); t != nil {
 		return t
 	}
 	gv := gvk.GroupVersion()
@@ -413,24 +422,20 @@ func (l *detectionSession) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 		l.versions[gv] = b
 	}
 	t := &kindState{
-		gvk: gvk, version: b,
+		kind: gvk.Kind, version: b,
 		verdict: Verdict{Reason: ReasonDetecting, Message: "the API server has not been asked yet"},
 	}
-	b.kinds, l.kinds[gvk] = append(b.kinds, t), t
+	b.kinds = append(b.kinds, t)
 	return t
 }
 
 // scheduleFirstLooks makes the first looks due. Where a watch knows CRDs of the group, the event that makes a kind served
 // may have come before the subscription, so that none follows.
 func (l *detectionSession) scheduleFirstLooks(s *presenceSubscriber, now time.Time) {
-	for _, b := range s.versions {
-		for _, t := range b.kinds {
-			if t.judgements > 0 {
-				continue
-			}
+	for _, t := range s.kinds {
+		if b := t.version; t.judgements == 0 {
 			b.mayHaveMissedEvents = b.mayHaveMissedEvents || slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return w.knowsVersion(b.gv) })
 			l.scheduleLook(b, now)
-			break
 		}
 	}
 }
@@ -462,8 +467,8 @@ func (l *detectionSession) removeSubscriber(s *presenceSubscriber, now time.Time
 		close(l.stop)
 		return true
 	}
-	for _, b := range s.versions {
-		l.updateSchedule(b, now)
+	for _, t := range s.kinds {
+		l.updateSchedule(t.version, now)
 	}
 	l.publishChanges()
 	return false
@@ -471,7 +476,6 @@ func (l *detectionSession) removeSubscriber(s *presenceSubscriber, now time.Time
 
 func (l *detectionSession) dropKind(t *kindState) {
 	b := t.version
-	delete(l.kinds, t.gvk)
 	if b.kinds = withoutElement(b.kinds, t); len(b.kinds) > 0 || l.versions[b.gv] != b {
 		return
 	}
@@ -490,10 +494,10 @@ func (l *detectionSession) updateSchedule(b *versionState, now time.Time) {
 	b.pollInterval, b.hasWatchers, b.needsFallback = 0, false, false
 	for _, t := range b.kinds {
 		for _, s := range t.subscribers {
-			if every := s.interest.Poll; every == 0 {
+			if s.poll == 0 {
 				b.hasWatchers, b.needsFallback = true, b.needsFallback || s.hasRefusedWatch()
-			} else if b.pollInterval == 0 || every < b.pollInterval {
-				b.pollInterval = every
+			} else if b.pollInterval == 0 || s.poll < b.pollInterval {
+				b.pollInterval = s.poll
 			}
 		}
 	}

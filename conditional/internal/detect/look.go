@@ -4,23 +4,20 @@ package detect
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// lookTimeout bounds one request.
 const lookTimeout = 10 * time.Second
 
 // lookAtVersion asks discovery for a group version and judges all its kinds by the answer.
 func (l *detectionSession) lookAtVersion(b *versionState) {
 	ctx := l.lifetime()
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
-	found, err := l.server.discoverKinds(short, b.gv)
+	found, err := l.detector.server.discoverKinds(short, b.gv)
 	cancel()
 	// The loop has ended, so an error of the request says nothing about the server.
 	if ctx.Err() != nil {
@@ -36,7 +33,7 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 	}
 	var f lookSummary
 	for _, t := range b.kinds {
-		s, served := found[t.gvk.Kind]
+		s, served := found[t.kind]
 		switch {
 		case err != nil:
 			s = lookResult{outcome: outcomeUnreadable, err: err}
@@ -47,7 +44,7 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 		}
 		f = f.mergeWith(l.judgeOrProbe(t, s, now))
 	}
-	l.outcomes.countOutcome(best)
+	l.detector.outcomes[best].Add(1)
 	l.scheduleAfterLook(b, f, now)
 }
 
@@ -69,7 +66,7 @@ func (l *detectionSession) checkDiscovery() {
 		if last != nil {
 			known = *last
 		}
-		now, err = l.server.discoveryVersion(ctx, known)
+		now, err = l.detector.server.discoveryVersion(ctx, known)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +76,9 @@ func (l *detectionSession) checkDiscovery() {
 	if mayAsk && err == nil {
 		l.discovered = &now
 		if last != nil && (now == "" || now != *last) {
-			l.lookAtIdleVersions(slices.Collect(maps.Values(l.versions)))
+			for _, b := range l.versions {
+				l.lookIfIdle(b)
+			}
 		}
 	}
 	time.AfterFunc(wait.Jitter(discoveryInterval, 0.2), func() {
@@ -91,12 +90,9 @@ func (l *detectionSession) checkDiscovery() {
 	l.publishChanges()
 }
 
-// lookAtIdleVersions schedules looks at versions that no look is planned at.
-func (l *detectionSession) lookAtIdleVersions(versions []*versionState) {
-	for _, b := range versions {
-		if b.hasWatchers && b.next.IsZero() && !b.isLooking {
-			l.scheduleLook(b, time.Now())
-		}
+func (l *detectionSession) lookIfIdle(b *versionState) {
+	if b.hasWatchers && b.next.IsZero() && !b.isLooking {
+		l.scheduleLook(b, time.Now())
 	}
 }
 
@@ -105,7 +101,7 @@ func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Tim
 	if s.outcome != outcomePresent {
 		return l.judgeKind(t, s, now)
 	}
-	s = l.addCRDFacts(s, t.gvk.Group)
+	s = l.addCRDFacts(s, t.version.gv.Group)
 	if t.isProbing {
 		return lookSummary{isProbing: true}
 	}
@@ -122,7 +118,7 @@ func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Tim
 func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) {
 	ctx := l.lifetime()
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
-	ready, err := l.server.probeWatch(short, schema.GroupVersionResource{Group: t.gvk.Group, Version: t.gvk.Version, Resource: s.plural})
+	ready, err := l.detector.server.probeWatch(short, t.version.gv.WithResource(s.plural))
 	cancel()
 	if ctx.Err() != nil {
 		return
@@ -135,16 +131,16 @@ func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) 
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.outcomes.countOutcome(s.outcome)
+	l.detector.outcomes[s.outcome].Add(1)
 	t.isProbing = false
 	now := time.Now()
 	f := lookSummary{isOpen: true, isMissing: true}
 	// An event or another look may have come during the probe, or a new subscription have replaced the state of the
 	// kind.
-	if l.kinds[t.gvk] == t && t.judgements == judged && (s.outcome != outcomePresent || l.addCRDFacts(s, t.gvk.Group) == s) {
+	b := t.version
+	if slices.Contains(b.kinds, t) && t.judgements == judged && (s.outcome != outcomePresent || l.addCRDFacts(s, b.gv.Group) == s) {
 		f = l.judgeKind(t, s, now)
 	}
-	b := t.version
 	if soon := now.Add(b.pause); !b.isLooking && (b.next.IsZero() || f.isOpen && soon.Before(b.next)) {
 		// A look that is under way plans the next one when it ends, so this must not plan another.
 		l.scheduleLook(b, b.planNextLook(f, now))
@@ -176,34 +172,6 @@ func (l *detectionSession) scheduleAfterLook(b *versionState, f lookSummary, now
 	b.next = time.Time{}
 	l.scheduleLook(b, next)
 	l.publishChanges()
-}
-
-// outcomeCounter counts requests by their outcome.
-type outcomeCounter [outcomePresent + 1]atomic.Uint64
-
-func (t *outcomeCounter) countOutcome(s lookOutcome) { t[s].Add(1) }
-
-func (t *outcomeCounter) countsByResult() map[string]uint64 {
-	counts := map[string]uint64{}
-	for s := range t {
-		counts[lookOutcome(s).String()] = t[s].Load()
-	}
-	return counts
-}
-
-// String is the value of the label "result" of conditional_probes_total.
-func (s lookOutcome) String() string {
-	switch s {
-	case outcomeUnreadable:
-		return "unreadable"
-	case outcomeMissing:
-		return "absent"
-	case outcomeInitializing:
-		return "initializing"
-	case outcomePresent:
-		return "served"
-	}
-	return ""
 }
 
 // After an event on a CRD of a group the server is looked at again and again, since it begins or ceases to serve the kind
@@ -303,7 +271,6 @@ func (b *versionState) maxPause(f lookSummary, now time.Time) time.Duration {
 	return longPause
 }
 
-// limitByPoll returns next, or the time of the next poll when that is sooner.
 func (b *versionState) limitByPoll(next, now time.Time) time.Time {
 	poll := now.Add(b.pollInterval)
 	if b.pollInterval > 0 && (next.IsZero() || poll.Before(next)) {

@@ -122,7 +122,7 @@ func (w *resourceWatch) Replace(items []any, _ string) error {
 		}
 		w.isSynced, w.isRefused, w.retryPause = true, false, 0
 		w.resumeSubscribers()
-		w.session.logRefusal(w.target, nil)
+		w.session.detector.logRefusal(w.target, nil)
 		return nil
 	}
 	for name := range w.objects {
@@ -162,10 +162,10 @@ func extractFacts(m *metav1.PartialObjectMetadata) objectFacts {
 func (w *resourceWatch) resumeSubscribers() {
 	now := time.Now()
 	for s := range w.subscribers {
-		for _, b := range s.versions {
-			w.session.updateSchedule(b, now)
+		for _, t := range s.kinds {
+			w.session.updateSchedule(t.version, now)
 			if s.hasSettledWatches() {
-				w.session.scheduleLook(b, now)
+				w.session.scheduleLook(t.version, now)
 			}
 		}
 		if s.hasSettledWatches() {
@@ -190,11 +190,10 @@ func (w *resourceWatch) giveUp(err error) {
 	time.AfterFunc(w.retryPause, w.reopen)
 	if first {
 		w.resumeSubscribers()
-		w.session.logRefusal(w.target, err)
+		w.session.detector.logRefusal(w.target, err)
 	}
 }
 
-// reopen tries again whether the watch is allowed.
 func (w *resourceWatch) reopen() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -211,18 +210,19 @@ func (w *resourceWatch) noteDisconnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
 	for s := range w.subscribers {
-		w.session.lookAtIdleVersions(s.versions)
+		for _, t := range s.kinds {
+			w.session.lookIfIdle(t.version)
+		}
 	}
 	w.session.startDueLooks()
 }
 
-// startReflector starts the watch, unless it was stopped before.
 func (w *resourceWatch) startReflector(ctx context.Context) {
 	if w.isClosed {
 		return
 	}
 	ctx, w.stop = context.WithCancel(ctx)
-	w.session.workers.Go(func() { w.session.server.runWatch(ctx, w) })
+	w.session.workers.Go(func() { w.session.detector.server.runWatch(ctx, w) })
 }
 
 func (w *resourceWatch) stopReflector() {

@@ -4,13 +4,14 @@ package detect
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
 // Presence is what is known of a kind.
 type Presence int8
 
-// The three presences. Unclear means: nothing speaks for a change.
+// The three presences, in the order of the states of a condition. Unclear means: nothing speaks for a change.
 const (
 	Unclear Presence = iota
 	Absent
@@ -53,14 +54,22 @@ type lookResult struct {
 	err error // with outcomeUnreadable
 }
 
-type lookOutcome int8
+// lookOutcome is the label "result" of conditional_probes_total.
+type lookOutcome string
 
 const (
-	outcomeUnreadable   lookOutcome = iota // the server did not answer the question: 5xx, 429, time-out, 401, 403
-	outcomeMissing                         // the group version or the kind is not served
-	outcomeInitializing                    // it is served, but its storage does not answer watches yet
-	outcomePresent
+	outcomeUnreadable   lookOutcome = "unreadable"   // the server did not answer the question: 5xx, 429, time-out, 401, 403
+	outcomeMissing      lookOutcome = "absent"       // the group version or the kind is not served
+	outcomeInitializing lookOutcome = "initializing" // it is served, but its storage does not answer watches yet
+	outcomePresent      lookOutcome = "served"
 )
+
+// outcomeCounts counts requests; the map itself never changes.
+type outcomeCounts map[lookOutcome]*atomic.Uint64
+
+func newOutcomeCounts() outcomeCounts {
+	return outcomeCounts{outcomeUnreadable: {}, outcomeMissing: {}, outcomeInitializing: {}, outcomePresent: {}}
+}
 
 // A server that lags behind, or two that disagree, must not stop a controller: a kind that vanishes without the deletion
 // of its CRD is absent only after several looks, and one whose CRD is deleted may be served for some seconds more.
@@ -75,8 +84,8 @@ const (
 
 // kindHistory is what verdicts on one kind depend on beside the last look.
 type kindHistory struct {
-	identity          string // of the last Served verdict; empty when the kind was absent, or never seen
-	lastSeen          lookResult
+	identity          string      // of the last Served verdict; empty when the kind was absent, or never seen
+	lastSeen          *lookResult // nil while the identity is empty
 	deletedAt         time.Time
 	wasDeleted        bool // the last verdict is Absent because of a deletion
 	misses            int
@@ -86,8 +95,10 @@ type kindHistory struct {
 
 // noteDeletion records that a watch saw the deletion of the kind's CRD, with this UID, or of its APIService.
 func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
-	another := m.lastSeen.uid != "" && m.lastSeen.uid != uid
-	if m.identity != "" && m.deletedAt.IsZero() && !another {
+	if m.identity == "" || !m.deletedAt.IsZero() {
+		return m
+	}
+	if known := m.lastSeen.uid; known == "" || known == uid {
 		m.deletedAt = now
 	}
 	return m
@@ -141,9 +152,9 @@ func (m kindHistory) judgePresent(s lookResult, now time.Time) (kindHistory, Ver
 		if !s.crdKnown {
 			s.uid = m.lastSeen.uid
 		}
-		m = kindHistory{identity: m.identity, lastSeen: s}
+		m = kindHistory{identity: m.identity, lastSeen: &s}
 	} else {
-		m = kindHistory{identity: s.buildIdentity(), lastSeen: s}
+		m = kindHistory{identity: s.buildIdentity(), lastSeen: &s}
 	}
 	v := Verdict{
 		Presence: Served, Reason: "Served", Identity: m.identity,

@@ -8,10 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -56,7 +62,6 @@ func (p *Pool) ReadsNeedInformer() bool { return p.opts.ReaderFailOnMissingInfor
 // InformerCount counts those that run, those that have yet to stop included.
 func (p *Pool) InformerCount() int { return int(p.counts.informers.Load()) }
 
-// LeaseCount counts the leases that have not been released.
 func (p *Pool) LeaseCount() int { return int(p.counts.leases.Load()) }
 
 // Lease returns a share of the kind's informer, which it starts when there is none; a private one is the lease's own and
@@ -129,7 +134,6 @@ type pooledInformer struct {
 	leases int
 }
 
-// startInformer runs a new informer.
 func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInformer, error) {
 	obj, err := k.NewObject(p.opts.Scheme)
 	if err != nil {
@@ -162,7 +166,6 @@ type Lease struct {
 	once      sync.Once
 }
 
-// Kind returns what the informer watches.
 func (l *Lease) Kind() InformerKind { return l.entry.kind }
 
 // Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when it stops
@@ -196,6 +199,24 @@ func CopyIndexes(from toolscache.SharedIndexInformer) (found []FieldIndex) {
 	return found
 }
 
+// AppendIndex returns the indexes with one more, whose field must be new.
+func AppendIndex(all []FieldIndex, i FieldIndex) ([]FieldIndex, error) {
+	if hasField(all, i.Field) {
+		return all, fmt.Errorf("expected one index of %T by field %s, found another one of that name: indexer conflict", i.Object, i.Field)
+	}
+	return append(all, i), nil
+}
+
+// MergeIndexes returns the indexes with those of others by fields that they lack.
+func MergeIndexes(all, others []FieldIndex) []FieldIndex {
+	others = slices.DeleteFunc(slices.Clone(others), func(i FieldIndex) bool { return hasField(all, i.Field) })
+	return slices.Concat(all, others)
+}
+
+func hasField(all []FieldIndex, field string) bool {
+	return slices.ContainsFunc(all, func(i FieldIndex) bool { return i.Field == field })
+}
+
 // AddIndex adds an index to a private informer. In a shared one it would stay behind, and collide with the next.
 func (l *Lease) AddIndex(ctx context.Context, i FieldIndex) error {
 	if !l.isPrivate {
@@ -212,3 +233,95 @@ func (l *Lease) Release() { l.once.Do(func() { l.pool.returnLease(l) }) }
 
 // Stopped is closed when the informer has stopped. That never comes while a handler of it does not return.
 func (l *Lease) Stopped() <-chan struct{} { return l.entry.done }
+
+// ObjectForm is how much of an object an informer decodes.
+type ObjectForm int8
+
+// The three forms of an object; an informer has one of them.
+const (
+	Typed ObjectForm = iota
+	Unstructured
+	Metadata
+)
+
+func FormOf(obj runtime.Object) ObjectForm {
+	switch obj.(type) {
+	case runtime.Unstructured:
+		return Unstructured
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return Metadata
+	}
+	return Typed
+}
+
+// IdentifyObject returns the kind and the form of an object or of a list.
+func IdentifyObject(obj runtime.Object, scheme *runtime.Scheme) (InformerKind, error) {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
+	if meta.IsListType(obj) {
+		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	}
+	return InformerKind{GVK: gvk, Form: FormOf(obj)}, err
+}
+
+// InformerKind is all that distinguishes one informer from another.
+type InformerKind struct {
+	GVK        schema.GroupVersionKind
+	Form       ObjectForm
+	Plural     string
+	Namespaced bool
+	// UID is that of the kind's CRD, empty when there is none or when it is not known.
+	UID string
+}
+
+// IsLost reports whether what an informer of this kind watches is gone: the kind is absent, or has the CRD of another UID.
+func (k InformerKind) IsLost(isAbsent bool, uid string) bool {
+	return isAbsent || k.UID != "" && uid != "" && k.UID != uid
+}
+
+func (k InformerKind) RESTMapping() *meta.RESTMapping {
+	return &meta.RESTMapping{
+		Resource:         k.GVK.GroupVersion().WithResource(k.Plural),
+		GroupVersionKind: k.GVK,
+		Scope:            k.restScope(),
+	}
+}
+
+func (k InformerKind) restScope() meta.RESTScope {
+	if k.Namespaced {
+		return meta.RESTScopeNamespace
+	}
+	return meta.RESTScopeRoot
+}
+
+// newRESTMapper knows this kind only, and its lists, which caches of many namespaces ask for.
+func (k InformerKind) newRESTMapper() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{k.GVK.GroupVersion()})
+	resource := k.GVK.GroupVersion().WithResource(k.Plural)
+	mapper.AddSpecific(k.GVK, resource, resource, k.restScope())
+	mapper.Add(k.GVK.GroupVersion().WithKind(k.GVK.Kind+"List"), k.restScope())
+	return mapper
+}
+
+// NewObject returns an empty object of the kind in its form.
+func (k InformerKind) NewObject(scheme *runtime.Scheme) (client.Object, error) {
+	switch k.Form {
+	case Unstructured:
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(k.GVK)
+		return obj, nil
+	case Metadata:
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(k.GVK)
+		return obj, nil
+	case Typed:
+	}
+	made, err := scheme.New(k.GVK)
+	if err != nil {
+		return nil, fmt.Errorf("find the Go type of %s in the manager's scheme (add it with AddToScheme): %w", k.GVK, err)
+	}
+	obj, ok := made.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("expected an object with metadata for %s in the manager's scheme, found %T: it cannot be watched", k.GVK, made)
+	}
+	return obj, nil
+}

@@ -116,7 +116,7 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 		clustered.Namespaced = false
 		for _, k := range []InformerKind{widget(), clustered, {GVK: corev1.SchemeGroupVersion.WithKind("Node"), Plural: "nodes"}} {
 			l := lease(t, p, k, false)
-			registration, err := l.Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
+			registration, err := l.Informer().AddEventHandlerWithOptions(toolscache.ResourceEventHandlerFuncs{}, toolscache.HandlerOptions{})
 			testenv.Must(t, err)
 			expect(t, p, 1, 1)
 			if err := l.Informer().RemoveEventHandler(registration); err != nil {

@@ -5,7 +5,6 @@ package informers
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,49 +18,32 @@ import (
 // removed. Only HasSynced is right then.
 type stoppableInformer struct {
 	toolscache.SharedIndexInformer
-	settled chan struct{} // closed by the sync, or by the end before it
-	stopped chan struct{} // closed by the end
+	synced  endingChecker
+	stopped chan struct{}
 }
 
 func newStoppableInformer(inner toolscache.SharedIndexInformer) *stoppableInformer {
-	return &stoppableInformer{inner, make(chan struct{}), make(chan struct{})}
+	return &stoppableInformer{inner, newEndingChecker(inner), make(chan struct{})}
 }
 
 func (e *stoppableInformer) RunWithContext(ctx context.Context) {
 	context.AfterFunc(ctx, func() { close(e.stopped) })
-	go closeWhenSettled(e.settled, e.SharedIndexInformer.HasSyncedChecker(), e.stopped, nil)
+	go e.synced.awaitSync(e.stopped, nil)
 	e.SharedIndexInformer.RunWithContext(ctx)
 }
 
-func closeWhenSettled(settled chan<- struct{}, synced toolscache.DoneChecker, over, removed <-chan struct{}) {
-	select {
-	case <-synced.Done():
-	case <-over:
-	case <-removed:
-	}
-	close(settled)
-}
-
 // HasSyncedChecker is done by the sync, or by the end before it.
-func (e *stoppableInformer) HasSyncedChecker() toolscache.DoneChecker {
-	return settledChecker{e.SharedIndexInformer.HasSyncedChecker(), e.settled}
-}
+func (e *stoppableInformer) HasSyncedChecker() toolscache.DoneChecker { return e.synced }
 
-func (e *stoppableInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	return e.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{})
-}
-
-func (e *stoppableInformer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
-	return e.AddEventHandlerWithOptions(h, toolscache.HandlerOptions{ResyncPeriod: &resync})
-}
-
+// AddEventHandlerWithOptions is the one way in which this module adds handlers to a leased informer.
 func (e *stoppableInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	inner, err := e.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
 	if err != nil {
 		return nil, err
 	}
-	r := &stoppableRegistration{ResourceEventHandlerRegistration: inner, settled: make(chan struct{}), removed: make(chan struct{})}
-	go closeWhenSettled(r.settled, inner.HasSyncedChecker(), e.stopped, r.removed)
+	ctx, remove := context.WithCancel(context.Background())
+	r := &stoppableRegistration{inner, newEndingChecker(inner), remove}
+	go r.synced.awaitSync(e.stopped, ctx.Done())
 	return r, nil
 }
 
@@ -70,29 +52,40 @@ func (e *stoppableInformer) RemoveEventHandler(h toolscache.ResourceEventHandler
 	if !ok {
 		return fmt.Errorf("expected a registration of this informer, found %T: pass what AddEventHandler returned", h)
 	}
-	r.once.Do(func() { close(r.removed) })
+	r.remove()
 	return e.SharedIndexInformer.RemoveEventHandler(r.ResourceEventHandlerRegistration)
 }
 
 type stoppableRegistration struct {
 	toolscache.ResourceEventHandlerRegistration
-	settled, removed chan struct{}
-	once             sync.Once
+	synced endingChecker
+	remove context.CancelFunc
 }
 
 // HasSyncedChecker is done by the sync, or by the end or the removal before it.
-func (r *stoppableRegistration) HasSyncedChecker() toolscache.DoneChecker {
-	return settledChecker{r.ResourceEventHandlerRegistration.HasSyncedChecker(), r.settled}
+func (r *stoppableRegistration) HasSyncedChecker() toolscache.DoneChecker { return r.synced }
+
+// endingChecker is a wait for a sync that also ends without one.
+type endingChecker struct {
+	toolscache.DoneChecker
+	done chan struct{}
 }
 
-// settledChecker has the name of one wait and the end of another.
-type settledChecker struct {
-	toolscache.DoneChecker
-	done <-chan struct{}
+func newEndingChecker(of interface{ HasSyncedChecker() toolscache.DoneChecker }) endingChecker {
+	return endingChecker{of.HasSyncedChecker(), make(chan struct{})}
 }
 
 // Done is closed when there is nothing to wait for any more.
-func (s settledChecker) Done() <-chan struct{} { return s.done }
+func (s endingChecker) Done() <-chan struct{} { return s.done }
+
+func (s endingChecker) awaitSync(stopped, removed <-chan struct{}) {
+	select {
+	case <-s.DoneChecker.Done():
+	case <-stopped:
+	case <-removed:
+	}
+	close(s.done)
+}
 
 type newInformerFunc func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 

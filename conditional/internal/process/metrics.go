@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,17 +88,14 @@ func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 	return made, nil
 }
 
-// GroupEntry is an entry of the list.
 type GroupEntry struct {
 	Name string
 	// Shared lets other groups have the name, too.
 	Shared bool
 	// Elected is the channel of the group's manager, which stays the same however the manager is decorated.
 	Elected <-chan struct{}
-	// Status returns what the page shows of the group.
-	Status func() any
-	// State returns what its metric shows, one of States.
-	State  func() string
+	// Show returns what the page shows of the group, and what its metric does, one of States.
+	Show   func() (page any, state string)
 	States func() []string
 	// Places are the addresses that the group writes clients to at its starts.
 	Places []uintptr
@@ -133,20 +131,16 @@ func (all *Registry) removeGroup(gone *GroupEntry) {
 	}
 }
 
-// CountTransition adds a change of a group's phase.
 func (all *Registry) CountTransition(group, to, reason string) {
 	all.transitions.WithLabelValues(group, to, reason).Inc()
 }
 
-// CountOverdueDrain adds a stop that has outlasted the drain timeout.
 func (all *Registry) CountOverdueDrain(group string) { all.overdueDrains.WithLabelValues(group).Inc() }
 
-// ObserveStart adds a start that reached Running.
 func (all *Registry) ObserveStart(group string, took time.Duration) {
 	all.starts.WithLabelValues(group).Observe(took.Seconds())
 }
 
-// ObserveStop adds a stop after which everything has returned.
 func (all *Registry) ObserveStop(group string, took time.Duration) {
 	all.stops.WithLabelValues(group).Observe(took.Seconds())
 }
@@ -166,7 +160,6 @@ func HostOf[H any](all *Registry, elected <-chan struct{}, made H, add func() er
 	return made, nil
 }
 
-// DropHost forgets the host of a manager that has ended.
 func (all *Registry) DropHost(elected <-chan struct{}) {
 	all.hostsMu.Lock()
 	defer all.hostsMu.Unlock()
@@ -197,7 +190,8 @@ func (all *Registry) StatusPage(elected <-chan struct{}) http.Handler {
 		shown := []any{}
 		for _, g := range groups {
 			if g.Elected == elected {
-				shown = append(shown, g.Status())
+				page, _ := g.Show()
+				shown = append(shown, page)
 			}
 		}
 		page, err := json.MarshalIndent(map[string]any{"groups": shown}, "", "  ")
@@ -261,9 +255,74 @@ func (all *Registry) Collect(to chan<- prometheus.Metric) {
 		for _, state := range g.States() {
 			shown[[2]string{g.Name, state}] += 0
 		}
-		shown[[2]string{g.Name, g.State()}] = 1
+		_, now := g.Show()
+		shown[[2]string{g.Name, now}] = 1
 	}
 	for of, value := range shown {
 		gauge(all.groupState, value, of[0], of[1])
 	}
 }
+
+type seriesDeleter interface {
+	DeletePartialMatch(labels prometheus.Labels) int
+}
+
+// DeleteQueueGauges deletes what tells how a controller's queue is now: controller-runtime counts for ever what a stop has dropped.
+func (all *Registry) DeleteQueueGauges(controller string) {
+	all.deleteSeries(controller, "workqueue_depth", "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds")
+}
+
+// DeleteControllerSeries deletes all series of a controller that will not start again.
+func (all *Registry) DeleteControllerSeries(controller string) { all.deleteSeries(controller) }
+
+// deleteSeries deletes the controller's series of these metrics, or of all.
+func (all *Registry) deleteSeries(controller string, only ...string) {
+	for name, v := range all.vectors {
+		if len(only) == 0 || slices.Contains(only, name) {
+			v.DeletePartialMatch(prometheus.Labels{"controller": controller})
+		}
+	}
+}
+
+// findControllerVectors finds the vectors of controller-runtime with series of each controller, by name. controller-runtime keeps them
+// to itself and deletes nothing, but its registry hands out what is there already to who registers the like of it.
+func findControllerVectors() map[string]seriesDeleter {
+	vectors := map[string]seriesDeleter{}
+	for _, desc := range describeAll(metrics.Registry) {
+		text := desc.String() // The only way to its name and its labels.
+		name, _, _ := strings.Cut(strings.TrimPrefix(text, `Desc{fqName: "`), `"`)
+		_, labels, _ := strings.Cut(text, "variableLabels: {")
+		isOfControllers := strings.HasPrefix(name, "workqueue_") || strings.HasPrefix(name, "controller_runtime_")
+		if !isOfControllers || !slices.Contains(strings.Split(strings.TrimRight(labels, "}"), ","), "controller") {
+			continue
+		}
+		there, _ := errors.AsType[prometheus.AlreadyRegisteredError](metrics.Registry.Register(descOnly{desc}))
+		if v, ok := there.ExistingCollector.(seriesDeleter); ok {
+			vectors[name] = v
+		}
+	}
+	return vectors
+}
+
+// describeAll is empty if somebody has put a registry of another kind in the place of controller-runtime's.
+func describeAll(registry prometheus.Registerer) (all []*prometheus.Desc) {
+	described, ok := registry.(prometheus.Collector)
+	if !ok {
+		return nil
+	}
+	to := make(chan *prometheus.Desc)
+	go func() {
+		described.Describe(to)
+		close(to)
+	}()
+	for desc := range to {
+		all = append(all, desc)
+	}
+	return all
+}
+
+type descOnly struct{ desc *prometheus.Desc }
+
+func (d descOnly) Describe(to chan<- *prometheus.Desc) { to <- d.desc }
+
+func (descOnly) Collect(chan<- prometheus.Metric) {}

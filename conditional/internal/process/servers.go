@@ -4,7 +4,6 @@ package process
 
 import (
 	"net/http"
-	"sync"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,6 +30,7 @@ type SharedState struct {
 	Log      logr.Logger
 	Registry *Registry
 
+	key   stateKey
 	users int
 }
 
@@ -84,17 +84,23 @@ func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(),
 			StartSlots: make(chan struct{}, maxConcurrentStarts),
 			Log:        log,
 			Registry:   all,
+			key:        k,
 		}
 		all.states[k] = h
 	}
 	h.users++
-	return h, sync.OnceFunc(func() { all.releaseState(k, h) }), nil
+	isReleased := false
+	return h, func() { h.releaseOnce(&isReleased) }, nil
 }
 
-func (all *Registry) releaseState(k stateKey, h *SharedState) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
+func (h *SharedState) releaseOnce(isReleased *bool) {
+	h.Registry.mu.Lock()
+	defer h.Registry.mu.Unlock()
+	if *isReleased {
+		return
+	}
+	*isReleased = true
 	if h.users--; h.users == 0 {
-		delete(all.states, k)
+		delete(h.Registry.states, h.key)
 	}
 }

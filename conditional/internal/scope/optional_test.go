@@ -23,7 +23,9 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-func optionally(kinds ...schema.GroupVersionKind) Options { return Options{Optional: kinds} }
+func optionally(kinds ...schema.GroupVersionKind) Options {
+	return Options{Optional: detect.Interest{Kinds: kinds}}
+}
 
 // routeReconciler makes a Route per ConfigMap, and marks the Route when it sees it.
 type routeReconciler struct {

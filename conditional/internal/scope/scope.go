@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,10 +34,8 @@ var ErrClosed = errors.New("the scope of this conditional controller is closed: 
 
 // Options are what a group asks of its scopes.
 type Options struct {
-	// Optional are the kinds that may come and go while the scope lives.
-	Optional []schema.GroupVersionKind
-	// Interest is how the detector may watch the optional kinds; its Kinds are not used.
-	Interest detect.Interest
+	// Optional are the kinds that may come and go while the scope lives, and how the detector may look for them.
+	Optional detect.Interest
 	// CacheOptions, unless it is nil, changes the options of the cache, which shares no informer then.
 	CacheOptions func(*cache.Options)
 	// UseQueue, unless it is nil, is called when a controller of the scope has got its queue. Its error ends the scope.
@@ -120,7 +117,6 @@ func (m *Manager) buildCluster(outer manager.Manager) error {
 	return err
 }
 
-// closingHTTPClient returns the HTTP client for the scope.
 func (m *Manager) closingHTTPClient(hc *http.Client) *http.Client {
 	if hc == nil {
 		return nil
@@ -141,10 +137,8 @@ func (m *Manager) GetHTTPClient() *http.Client { return m.inner.GetHTTPClient() 
 
 func (m *Manager) GetCache() cache.Cache { return m.cache }
 
-// GetClient returns the scope's own client, which reads from the scope's cache.
 func (m *Manager) GetClient() client.Client { return m.client }
 
-// GetAPIReader returns a reader without a cache.
 func (m *Manager) GetAPIReader() client.Reader { return m.apiReader }
 
 func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.cache }

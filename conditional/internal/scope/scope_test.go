@@ -179,10 +179,10 @@ func TestScopesIndexTheSameFieldEachInItsOwnWay(t *testing.T) {
 		color := r.begin(Options{}, func(m *Manager) { r.byLabel(m, "color") })
 		size := r.begin(Options{}, func(m *Manager) { r.byLabel(m, "size") })
 		plain := r.begin(Options{}, func(m *Manager) { r.listen(m.GetCache(), &corev1.ConfigMap{}, ns) })
-		r.expectInformers(3, 3)
 		if red, big := r.found(color.Manager, ns, "red"), r.found(size.Manager, ns, "big"); red != 1 || big != 1 {
 			t.Errorf("found %d red and %d big, want one of each", red, big)
 		}
+		r.expectInformers(3, 3)
 		if red := r.found(size.Manager, ns, "red"); red != 0 {
 			t.Errorf("found %d of size red, want none", red)
 		}

@@ -43,25 +43,21 @@ type scopedCache struct {
 	running           sync.WaitGroup // the goroutine that follows the optional kinds
 
 	mu           sync.Mutex
-	informers    map[informerKey]*scopedInformer
-	optional     map[schema.GroupVersionKind]*optionalKind // the map itself never changes
-	gates        []*eventGate                              // of all handlers that may still run
+	informers    map[informers.InformerKind]*scopedInformer
+	indexes      map[informers.InformerKind][]informers.FieldIndex // that the scope asked for
+	optional     map[schema.GroupVersionKind]*optionalKind         // the map itself never changes
+	gates        []*eventGate                                      // of all handlers that may still run
 	stopWatching func()
 	isMuted      bool // no handlers any more
 	isClosed     bool
-}
-
-// informerKey identifies a scope's one informer of a kind in one form.
-type informerKey struct {
-	gvk  schema.GroupVersionKind
-	form informers.ObjectForm
 }
 
 func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedState, o Options) *scopedCache {
 	v := &scopedCache{
 		lifetime: life, scheme: cl.GetScheme(), state: h, outer: cl.GetCache(), managerCache: managercache.FromCache(cl.GetCache()),
 		started:      make(chan struct{}),
-		informers:    map[informerKey]*scopedInformer{},
+		informers:    map[informers.InformerKind]*scopedInformer{},
+		indexes:      map[informers.InformerKind][]informers.FieldIndex{},
 		optional:     map[schema.GroupVersionKind]*optionalKind{},
 		stopWatching: func() {},
 	}
@@ -70,7 +66,7 @@ func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedS
 		v.pool = h.Informers.WithOptions(o.CacheOptions)
 	}
 	v.readsNeedInformer = v.pool.ReadsNeedInformer()
-	for _, gvk := range o.Optional {
+	for _, gvk := range o.Optional.Kinds {
 		v.optional[gvk] = &optionalKind{settled: newLatch()}
 	}
 	return v
@@ -90,37 +86,36 @@ func (v *scopedCache) Start(context.Context) error {
 // WaitForCacheSync returns true when all informers and handlers of the scope have synced, false when ctx or the
 // scope ends before. That it waits for handlers too spares a controller to poll for its own.
 func (v *scopedCache) WaitForCacheSync(ctx context.Context) bool {
-	return v.waitForSyncs(ctx, (*scopedInformer).pendingSyncs)
+	return v.waitForSyncs(ctx, func(u *scopedInformer) []*handlerRegistration { return u.handlers })
 }
 
 // waitForInformers leaves out the handlers: those that setup adds may wait for a runnable that has yet to start.
 func (v *scopedCache) waitForInformers(ctx context.Context) bool {
-	return v.waitForSyncs(ctx, func(u *scopedInformer) []pendingSync { return u.pendingSyncs()[:1] })
+	return v.waitForSyncs(ctx, func(*scopedInformer) []*handlerRegistration { return nil })
 }
 
-func (v *scopedCache) waitForSyncs(ctx context.Context, what func(*scopedInformer) []pendingSync) bool {
+func (v *scopedCache) waitForSyncs(ctx context.Context, handlersOf func(*scopedInformer) []*handlerRegistration) bool {
 	if v.waitDone(ctx, v.started, nil) != nil {
 		return false
 	}
 	v.mu.Lock()
-	var pending []pendingSync
+	var pending []*closedOnceLatch
 	for _, u := range v.informers {
-		pending = append(pending, what(u)...)
+		pending = append(pending, u.synced)
+		for _, r := range handlersOf(u) {
+			pending = append(pending, r.synced)
+		}
 	}
 	v.mu.Unlock()
 	for _, p := range pending {
-		// An informer or handler that was removed meanwhile needs no sync.
-		if err := v.waitDone(ctx, p.done, p.gone); err != nil && !errors.Is(err, errInformerRemoved) {
+		if v.waitDone(ctx, p.opened, nil) != nil {
 			return false
 		}
 	}
 	return v.lifetime.Err() == nil
 }
 
-// pendingSync is a sync that counts until it is done, or until what has to sync is gone.
-type pendingSync struct{ done, gone <-chan struct{} }
-
-// waitDone returns nil when done is closed, ErrClosed when the scope ends before, errInformerRemoved for gone, or the error of ctx.
+// waitDone returns nil when done or gone is closed, ErrClosed when the scope ends before, or the error of ctx.
 func (v *scopedCache) waitDone(ctx context.Context, done, gone <-chan struct{}) error {
 	if isClosed(done) {
 		return nil
@@ -128,19 +123,13 @@ func (v *scopedCache) waitDone(ctx context.Context, done, gone <-chan struct{}) 
 	select {
 	case <-done:
 		return nil
+	case <-gone:
+		return nil
 	case <-v.lifetime.Done():
 		return ErrClosed
-	case <-gone:
-		return errInformerRemoved
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// informerKeyOf returns the key of an object or of a list.
-func (v *scopedCache) informerKeyOf(obj runtime.Object) (informerKey, error) {
-	gvk, form, err := informers.IdentifyObject(obj, v.scheme)
-	return informerKey{gvk, form}, err
 }
 
 // knownKind returns what there is to know of a kind without a request. It returns an error for an optional kind that is
@@ -178,18 +167,7 @@ func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind)
 	if known || err != nil {
 		return kind, err
 	}
-	if kind, err = v.discoverKind(ctx, gvk); err != nil {
-		err = fmt.Errorf("find the resource of %s: %w", gvk, err)
-		if ctx.Err() != nil { // As in any cache, a wait that the caller ends is a time-out.
-			err = k8serrors.NewTimeoutError(err.Error(), 0)
-		}
-		return kind, err
-	}
-	return kind, nil
-}
-
-// discoverKind asks discovery, which takes no context, without waiting for it longer than for ctx and the scope.
-func (v *scopedCache) discoverKind(ctx context.Context, gvk schema.GroupVersionKind) (kind informers.InformerKind, err error) {
+	// Discovery takes no context, and is not waited for any longer than for ctx and the scope.
 	var mapping *meta.RESTMapping
 	var failed error
 	found := make(chan struct{})
@@ -197,11 +175,15 @@ func (v *scopedCache) discoverKind(ctx context.Context, gvk schema.GroupVersionK
 		defer close(found)
 		mapping, failed = v.mapper.RefreshableMapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	}()
-	if err := v.waitDone(ctx, found, nil); err != nil {
-		return kind, err
+	if err = v.waitDone(ctx, found, nil); err == nil {
+		err = failed
 	}
-	if failed != nil {
-		return kind, failed
+	if err != nil {
+		err = fmt.Errorf("find the resource of %s: %w", gvk, err)
+		if ctx.Err() != nil { // As in any cache, a wait that the caller ends is a time-out.
+			err = k8serrors.NewTimeoutError(err.Error(), 0)
+		}
+		return kind, err
 	}
 	return informers.InformerKind{
 		GVK: gvk, Plural: mapping.Resource.Resource, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,
@@ -213,7 +195,7 @@ func (v *scopedCache) lostInformers() (lost []*scopedInformer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for s, u := range v.informers {
-		verdict, known := v.state.Detector.KnownVerdict(s.gvk)
+		verdict, known := v.state.Detector.KnownVerdict(s.GVK)
 		if u.optional == nil && u.lease != nil && known && u.lease.Kind().IsLost(verdict.Presence == detect.Absent, verdict.UID) {
 			lost = append(lost, u)
 		}
@@ -224,7 +206,7 @@ func (v *scopedCache) lostInformers() (lost []*scopedInformer) {
 // hasDeliveredDeletions reports whether the handlers know that no object is left of the kinds whose CRD was deleted.
 func (v *scopedCache) hasDeliveredDeletions() bool {
 	for _, u := range v.lostInformers() {
-		if verdict, _ := v.state.Detector.KnownVerdict(u.key.gvk); verdict.Presence == detect.Absent && !verdict.Deleted {
+		if verdict, _ := v.state.Detector.KnownVerdict(u.key.GVK); verdict.Presence == detect.Absent && !verdict.Deleted {
 			continue // A version that is not served any more has kept its objects.
 		}
 		v.mu.Lock()
@@ -302,7 +284,7 @@ func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (cli
 	if !isClosed(v.started) {
 		return nil, &cache.ErrCacheNotStarted{}
 	}
-	s, err := v.informerKeyOf(obj)
+	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
 		return nil, err
 	}
@@ -317,32 +299,30 @@ func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (cli
 	if lease == nil {
 		return nil, v.newUnreadableError(s)
 	}
-	switch err := v.waitDone(ctx, lease.Informer().HasSyncedChecker().Done(), parted); {
-	case errors.Is(err, errInformerRemoved) && v.lifetime.Err() == nil:
-		return nil, v.newUnreadableError(s)
-	case err != nil:
+	if err := v.waitDone(ctx, lease.Informer().HasSyncedChecker().Done(), parted); err != nil {
 		return nil, newUnsyncedError(s, err)
-	case !lease.Informer().HasSynced(): // An informer that stops reports a sync too: see informers.Lease.
+	}
+	if !lease.Informer().HasSynced() { // It went before.
 		return nil, v.newUnreadableError(s)
 	}
 	return lease.Reader(), nil
 }
 
 // readableInformer returns the informer to read from. It makes one, unless the manager's cache.Options forbid that to reads.
-func (v *scopedCache) readableInformer(ctx context.Context, s informerKey) (*scopedInformer, error) {
+func (v *scopedCache) readableInformer(ctx context.Context, s informers.InformerKind) (*scopedInformer, error) {
 	if !v.readsNeedInformer {
 		return v.useInformer(ctx, s)
 	}
 	u, err := v.existingInformer(s)
 	if u == nil && err == nil {
-		err = &cache.ErrResourceNotCached{GVK: s.gvk}
+		err = &cache.ErrResourceNotCached{GVK: s.GVK}
 	}
 	return u, err
 }
 
 // requirePresent returns an error for an optional kind that is not there, so that a read of it creates nothing.
-func (v *scopedCache) requirePresent(ctx context.Context, s informerKey) error {
-	p := v.optional[s.gvk]
+func (v *scopedCache) requirePresent(ctx context.Context, s informers.InformerKind) error {
+	p := v.optional[s.GVK]
 	if p == nil {
 		return nil
 	}
@@ -364,28 +344,26 @@ func (u *scopedInformer) currentLease() (*informers.Lease, <-chan struct{}) {
 	return u.lease, u.leaseEnded
 }
 
-// newUnreadableError explains why there is no informer to read from.
-func (v *scopedCache) newUnreadableError(s informerKey) error {
+func (v *scopedCache) newUnreadableError(s informers.InformerKind) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	p := v.optional[s.gvk]
+	p := v.optional[s.GVK]
 	switch {
 	case v.isClosed:
 		return ErrClosed
 	case p == nil || p.kind != nil:
-		return fmt.Errorf("read %s: %w meanwhile: read again", s.gvk, errInformerRemoved)
+		return fmt.Errorf("read %s: %w meanwhile: read again", s.GVK, errInformerRemoved)
 	case p.isAbsent:
-		return newNoMatchError(s.gvk)
+		return newNoMatchError(s.GVK)
 	}
-	return fmt.Errorf("read %s: it is not known whether the API server serves it: %s: try again later", s.gvk, p.doubt)
+	return fmt.Errorf("read %s: it is not known whether the API server serves it: %s: try again later", s.GVK, p.doubt)
 }
 
-// newUnsyncedError explains why a wait for an informer ended.
-func newUnsyncedError(s informerKey, err error) error {
-	if errors.Is(err, ErrClosed) || errors.Is(err, errInformerRemoved) {
+func newUnsyncedError(s informers.InformerKind, err error) error {
+	if errors.Is(err, ErrClosed) {
 		return err
 	}
-	return k8serrors.NewTimeoutError(fmt.Sprintf("the informer of %s has not synced: %v: check that it may be listed and watched", s.gvk, err), 0)
+	return k8serrors.NewTimeoutError(fmt.Sprintf("the informer of %s has not synced: %v: check that it may be listed and watched", s.GVK, err), 0)
 }
 
 // scopedMapper answers without a request for kinds that the detector knows, and asks discovery for others.
@@ -434,18 +412,105 @@ func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Ca
 	return v, stop, nil
 }
 
-// HoldInformers leases the informers of objs, whose kinds are the optional ones of o, each while its kind is served, so that a
-// scope finds them synced. It makes no request and does not wait.
-func HoldInformers(cl cluster.Cluster, h *process.SharedState, o Options, objs []client.Object) (release func(), err error) {
-	c, release, err := NewCache(cl, h, o)
-	if err != nil {
-		return nil, err
+// optionalKind is the last state of an optional kind. It is guarded by the cache's lock.
+type optionalKind struct {
+	settled  *closedOnceLatch        // opens with the first verdict
+	kind     *informers.InformerKind // while it is served, without a form; an unclear verdict does not change it
+	isAbsent bool
+	doubt    string
+}
+
+// watchOptionalKinds subscribes to the optional kinds. A goroutine of the scope applies the verdicts.
+func (v *scopedCache) watchOptionalKinds(d *detect.Detector, o Options) {
+	if len(o.Optional.Kinds) == 0 {
+		return
 	}
-	for _, obj := range objs {
-		if _, err := c.GetInformer(context.Background(), obj, cache.BlockUntilSynced(false)); err != nil {
-			release()
-			return nil, err
+	reports, cancel := d.Subscribe(o.Optional, nil)
+	v.stopWatching = cancel
+	v.running.Go(func() {
+		for verdicts := range reports {
+			v.applyVerdicts(o.Optional.Kinds, verdicts)
+		}
+	})
+}
+
+func (v *scopedCache) applyVerdicts(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.isClosed {
+		return
+	}
+	for i, gvk := range kinds {
+		moved := v.optional[gvk].noteVerdict(gvk, verdicts[i])
+		if moved {
+			v.refreshClients() // This comes before any event: a reconciler must find the kind at its new place.
+		}
+		for s, u := range v.informers {
+			if s.GVK != gvk {
+				continue
+			}
+			if moved {
+				v.reportError(u.reattachLease())
+			}
+			u.markAbsentSynced()
 		}
 	}
-	return release, nil
 }
+
+// noteVerdict takes a verdict and reports whether the kind came, went, or became another.
+func (p *optionalKind) noteVerdict(gvk schema.GroupVersionKind, verdict detect.Verdict) (moved bool) {
+	switch verdict.Presence {
+	case detect.Served:
+		kind := kindFromVerdict(gvk, verdict)
+		moved = p.kind == nil || *p.kind != kind
+		p.kind, p.isAbsent = &kind, false
+	case detect.Absent:
+		moved = !p.isAbsent
+		p.kind, p.isAbsent = nil, true
+	case detect.Unclear:
+		p.doubt = verdict.Message
+		if verdict.Reason == detect.ReasonDetecting {
+			return false
+		}
+	}
+	p.settled.openLatch()
+	return moved
+}
+
+// reattachLease moves the informer of an optional kind to where that is served now.
+func (u *scopedInformer) reattachLease() error {
+	u.detachLease()
+	if u.optional.kind == nil {
+		return nil
+	}
+	return u.attachLease(*u.optional.kind)
+}
+
+type closedOnceLatch struct {
+	once   sync.Once
+	opened chan struct{}
+}
+
+func newLatch() *closedOnceLatch { return &closedOnceLatch{opened: make(chan struct{})} }
+
+func (l *closedOnceLatch) openLatch() { l.once.Do(func() { close(l.opened) }) }
+
+func (l *closedOnceLatch) isOpen() bool { return isClosed(l.opened) }
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+type namedLatch struct {
+	*closedOnceLatch
+	name string
+}
+
+func (n namedLatch) Name() string { return n.name }
+
+func (n namedLatch) Done() <-chan struct{} { return n.opened }

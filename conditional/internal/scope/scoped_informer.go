@@ -24,62 +24,19 @@ var errInformerRemoved = errors.New("the informer was removed")
 // scopedInformer is the informer of a kind in one form as a scope has it. It leases the real informer, for an optional kind
 // only while that is served. Its state is guarded by the cache's lock.
 type scopedInformer struct {
-	cache     *scopedCache
-	key       informerKey
-	optional  *optionalKind // nil for a kind that is always there
-	isPrivate bool          // its informer is not shared, because it is indexed
+	cache    *scopedCache
+	key      informers.InformerKind // of one kind in one form, wherever that is served
+	optional *optionalKind          // nil for a kind that is always there
+	indexes  []informers.FieldIndex // with some, its informer is not shared
 
 	lease      *informers.Lease // nil while there is none
 	leaseEnded chan struct{}    // closed when the lease ends
-	indexes    []informers.FieldIndex
-	inherited  bool // indexes has those of the outer cache, too
 	handlers   []*handlerRegistration
-	synced     *closedOnceLatch // of an optional kind
-	removed    chan struct{}    // closed when the scope removes it
+	synced     *closedOnceLatch
+	removed    chan struct{} // closed when the scope removes it
 }
 
-// useInformer returns the scope's informer, a new one if there is none. It has the indexes that were asked for outside of
-// groups, but for those that the scope has made itself before.
-func (v *scopedCache) useInformer(ctx context.Context, s informerKey) (*scopedInformer, error) {
-	u, err := v.existingInformer(s)
-	if err != nil || u != nil && u.hasInherited() {
-		return u, err
-	}
-	indexes := managercache.IndexesOf(v.outer, informers.InformerKind{GVK: s.gvk, Form: s.form}, v.scheme)
-	if u == nil {
-		if u, err = v.addInformer(ctx, s, len(indexes) > 0); err != nil {
-			return nil, err
-		}
-	}
-	return u, u.inheritIndexes(indexes)
-}
-
-func (u *scopedInformer) hasInherited() bool {
-	u.cache.mu.Lock()
-	defer u.cache.mu.Unlock()
-	return u.inherited
-}
-
-func (u *scopedInformer) inheritIndexes(indexes []informers.FieldIndex) error {
-	u.cache.mu.Lock()
-	defer u.cache.mu.Unlock()
-	if u.inherited || !u.isPrivate {
-		u.inherited = true
-		return nil
-	}
-	for _, i := range indexes {
-		if slices.ContainsFunc(u.indexes, func(own informers.FieldIndex) bool { return own.Field == i.Field }) {
-			continue
-		}
-		if err := u.addIndexLocked(i); err != nil {
-			return err
-		}
-	}
-	u.inherited = true
-	return nil
-}
-
-func (v *scopedCache) existingInformer(s informerKey) (*scopedInformer, error) {
+func (v *scopedCache) existingInformer(s informers.InformerKind) (*scopedInformer, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.isClosed {
@@ -88,14 +45,19 @@ func (v *scopedCache) existingInformer(s informerKey) (*scopedInformer, error) {
 	return v.informers[s], nil
 }
 
-// addInformer makes the scope's informer, unless another goroutine was faster.
-func (v *scopedCache) addInformer(ctx context.Context, s informerKey, private bool) (*scopedInformer, error) {
-	// The look-up may ask the API server, so it comes before the lock.
-	optional := v.optional[s.gvk]
+// useInformer returns the scope's informer, a new one if there is none. It has the indexes of the scope, and those that were
+// asked for outside of groups.
+func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind) (*scopedInformer, error) {
+	u, err := v.existingInformer(s)
+	if u != nil || err != nil {
+		return u, err
+	}
+	// The look-ups may ask the API server and the outer cache, so they come before the lock.
+	inherited := managercache.IndexesOf(v.outer, s, v.scheme)
+	optional := v.optional[s.GVK]
 	var kind informers.InformerKind
 	if optional == nil {
-		var err error
-		if kind, err = v.findKind(ctx, s.gvk); err != nil {
+		if kind, err = v.findKind(ctx, s.GVK); err != nil {
 			return nil, err
 		}
 	}
@@ -105,9 +67,10 @@ func (v *scopedCache) addInformer(ctx context.Context, s informerKey, private bo
 		return nil, ErrClosed
 	}
 	if u := v.informers[s]; u != nil {
-		return u, nil
+		return u, nil // Another goroutine was faster.
 	}
-	u := &scopedInformer{cache: v, key: s, optional: optional, isPrivate: private, synced: newLatch(), removed: make(chan struct{})}
+	u = &scopedInformer{cache: v, key: s, optional: optional, synced: newLatch(), removed: make(chan struct{})}
+	u.indexes = informers.MergeIndexes(v.indexes[s], inherited)
 	if optional != nil && optional.kind != nil {
 		kind = *optional.kind
 	}
@@ -124,8 +87,8 @@ func (v *scopedCache) addInformer(ctx context.Context, s informerKey, private bo
 
 // attachLease takes a lease of the kind's informer and puts indexes and handlers to it.
 func (u *scopedInformer) attachLease(kind informers.InformerKind) error {
-	kind.Form = u.key.form
-	lease, err := u.cache.pool.Lease(u.cache.lifetime, kind, u.isPrivate)
+	kind.Form = u.key.Form
+	lease, err := u.cache.pool.Lease(u.cache.lifetime, kind, len(u.indexes) > 0)
 	if err != nil {
 		return err
 	}
@@ -169,11 +132,12 @@ func (u *scopedInformer) removeAll() {
 	}
 	u.detachLease()
 	close(u.removed)
+	u.synced.openLatch()
 }
 
-// openLatchOnSync opens the latch of an optional kind's informer or handler when that has synced, or when the kind went before.
+// openLatchOnSync opens the latch of an informer or handler when that has synced, or when there is nothing to wait for any more.
 func (u *scopedInformer) openLatchOnSync(sync toolscache.DoneChecker, to *closedOnceLatch) {
-	if u.optional == nil || to.isOpen() {
+	if to.isOpen() {
 		return
 	}
 	parted := u.leaseEnded
@@ -197,34 +161,14 @@ func (u *scopedInformer) markAbsentSynced() {
 	}
 }
 
-// pendingSyncs are the syncs of the informer and then of its handlers.
-func (u *scopedInformer) pendingSyncs() []pendingSync {
-	all := []pendingSync{{u.syncChecker().Done(), u.removed}}
-	for _, r := range u.handlers {
-		all = append(all, pendingSync{r.syncChecker().Done(), r.removed})
-	}
-	return all
-}
-
-func (u *scopedInformer) syncChecker() toolscache.DoneChecker {
-	if u.optional == nil && u.lease != nil {
-		return u.lease.Informer().HasSyncedChecker()
-	}
-	return namedLatch{u.synced, "informer of " + u.key.gvk.String()}
-}
-
 // GetInformer returns the scope's informer of obj. As in any cache it waits for the sync once the scope runs, unless an option
 // says otherwise.
 func (v *scopedCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	s, err := v.informerKeyOf(obj)
+	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
 		return nil, err
 	}
-	u, err := v.informerOf(ctx, s, opts)
-	if err != nil {
-		return nil, err
-	}
-	return u.asIndexed(), nil
+	return v.indexedInformer(ctx, s, opts)
 }
 
 func (v *scopedCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionKind, opts ...cache.InformerGetOption) (cache.Informer, error) {
@@ -232,14 +176,10 @@ func (v *scopedCache) GetInformerForKind(ctx context.Context, gvk schema.GroupVe
 	if err != nil {
 		return nil, err
 	}
-	u, err := v.informerOf(ctx, informerKey{gvk, informers.FormOf(obj)}, opts)
-	if err != nil {
-		return nil, err
-	}
-	return u.asIndexed(), nil
+	return v.indexedInformer(ctx, informers.InformerKind{GVK: gvk, Form: informers.FormOf(obj)}, opts)
 }
 
-func (v *scopedCache) informerOf(ctx context.Context, s informerKey, opts []cache.InformerGetOption) (*scopedInformer, error) {
+func (v *scopedCache) syncedInformer(ctx context.Context, s informers.InformerKind, opts []cache.InformerGetOption) (*scopedInformer, error) {
 	if v.lifetime.Err() != nil {
 		return nil, ErrClosed
 	}
@@ -252,8 +192,11 @@ func (v *scopedCache) informerOf(ctx context.Context, s informerKey, opts []cach
 		opt(&asked)
 	}
 	if isClosed(v.started) && (asked.BlockUntilSynced == nil || *asked.BlockUntilSynced) {
-		if err := v.waitDone(ctx, u.HasSyncedChecker().Done(), u.removed); err != nil {
+		if err := v.waitDone(ctx, u.synced.opened, nil); err != nil {
 			return nil, newUnsyncedError(s, err)
+		}
+		if u.isRemoved() {
+			return nil, v.newUnreadableError(s)
 		}
 	}
 	return u, nil
@@ -269,21 +212,25 @@ type indexedInformer struct {
 // unguarded is one level deeper than the methods of the scope's informer, which so have precedence.
 type unguarded struct{ toolscache.SharedIndexInformer }
 
-// asIndexed returns the informer itself when there is none that it leases all the time.
-func (u *scopedInformer) asIndexed() cache.Informer {
+// indexedInformer returns one that is no indexedInformer when there is none that it leases all the time.
+func (v *scopedCache) indexedInformer(ctx context.Context, s informers.InformerKind, opts []cache.InformerGetOption) (cache.Informer, error) {
+	u, err := v.syncedInformer(ctx, s, opts)
+	if err != nil {
+		return nil, err
+	}
 	lease, _ := u.currentLease()
 	if lease == nil || u.optional != nil {
-		return u
+		return u, nil
 	}
 	if inner, ok := lease.Informer().(toolscache.SharedIndexInformer); ok {
-		return indexedInformer{u, unguarded{inner}}
+		return indexedInformer{u, unguarded{inner}}, nil
 	}
-	return u
+	return u, nil
 }
 
 // RemoveInformer gives the scope's lease of obj's informer back. Others that share it keep it.
 func (v *scopedCache) RemoveInformer(_ context.Context, obj client.Object) error {
-	s, err := v.informerKeyOf(obj)
+	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
 		return err
 	}
@@ -309,7 +256,7 @@ func (u *scopedInformer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEv
 }
 
 func (u *scopedInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
-	r := &handlerRegistration{informer: u, handler: h, opts: o, synced: newLatch(), removed: make(chan struct{})}
+	r := &handlerRegistration{informer: u, handler: h, opts: o, synced: newLatch()}
 	return r, u.addRegistration(r)
 }
 
@@ -320,7 +267,7 @@ func (u *scopedInformer) addRegistration(r *handlerRegistration) error {
 		return ErrClosed
 	}
 	if u.isRemoved() {
-		return fmt.Errorf("add a handler for %s: %w: ask the cache for it again", u.key.gvk, errInformerRemoved)
+		return fmt.Errorf("add a handler for %s: %w: ask the cache for it again", u.key.GVK, errInformerRemoved)
 	}
 	if u.lease != nil {
 		if err := u.connectHandler(r); err != nil {
@@ -336,7 +283,7 @@ func (u *scopedInformer) addRegistration(r *handlerRegistration) error {
 func (u *scopedInformer) RemoveEventHandler(h toolscache.ResourceEventHandlerRegistration) error {
 	r, ok := h.(*handlerRegistration)
 	if !ok || r.informer != u {
-		return fmt.Errorf("expected a registration of this informer of %s, found %T: pass what AddEventHandler returned", u.key.gvk, h)
+		return fmt.Errorf("expected a registration of this informer of %s, found %T: pass what AddEventHandler returned", u.key.GVK, h)
 	}
 	u.cache.mu.Lock()
 	defer u.cache.mu.Unlock()
@@ -351,19 +298,17 @@ func (u *scopedInformer) AddIndexers(indexers toolscache.Indexers) error {
 	switch {
 	case u.cache.isClosed:
 		return ErrClosed
-	case !u.isPrivate || u.lease == nil:
+	case len(u.indexes) == 0 || u.lease == nil:
 		return newLateIndexError(u.key, "AddIndexers")
 	}
 	return u.lease.Informer().AddIndexers(indexers)
 }
 
-func (u *scopedInformer) HasSynced() bool { return toolscache.IsDone(u.HasSyncedChecker()) }
+func (u *scopedInformer) HasSynced() bool { return u.synced.isOpen() }
 
 // HasSyncedChecker is done when the informer has listed what there is, and when an optional kind is not there.
 func (u *scopedInformer) HasSyncedChecker() toolscache.DoneChecker {
-	u.cache.mu.Lock()
-	defer u.cache.mu.Unlock()
-	return u.syncChecker()
+	return namedLatch{u.synced, "informer of " + u.key.GVK.String()}
 }
 
 // IsStopped is true when the scope has ended or the informer was removed from it.
@@ -377,11 +322,11 @@ type clientCache struct{ *scopedCache }
 
 // GetInformer returns an informer whose handlers stay as long as the scope.
 func (r clientCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	s, err := r.informerKeyOf(obj)
+	s, err := informers.IdentifyObject(obj, r.scheme)
 	if err != nil {
 		return nil, err
 	}
-	u, err := r.informerOf(ctx, s, opts)
+	u, err := r.syncedInformer(ctx, s, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -392,54 +337,32 @@ type clientInformer struct{ *scopedInformer }
 
 // AddEventHandler adds a handler that is removed when the scope is closed.
 func (u clientInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	r := &handlerRegistration{informer: u.scopedInformer, handler: h, ofClient: true, synced: newLatch(), removed: make(chan struct{})}
+	r := &handlerRegistration{informer: u.scopedInformer, handler: h, ofClient: true, synced: newLatch()}
 	return r, u.addRegistration(r)
 }
 
-// IndexField adds an index to the scope's informer of obj, which is not shared then: an index cannot be taken out of
-// an informer, and no two may have the same name. For an optional kind it is added whenever the kind comes.
-func (v *scopedCache) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	if v.lifetime.Err() != nil {
-		return ErrClosed
-	}
-	s, err := v.informerKeyOf(obj)
+// IndexField records an index for the scope's informer of obj, which is not shared then: an index cannot be taken out of
+// an informer, and no two may have the same name.
+func (v *scopedCache) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
+	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
 		return err
 	}
-	u, err := v.existingInformer(s)
-	if err != nil {
-		return err
-	}
-	// An informer that is not in use yet can be a private one, which takes indexes.
-	if u == nil {
-		if u, err = v.addInformer(ctx, s, true); err != nil {
-			return err
-		}
-	}
-	u.cache.mu.Lock()
-	defer u.cache.mu.Unlock()
-	return u.addIndexLocked(informers.FieldIndex{Object: obj, Field: field, Extract: extract})
-}
-
-func (u *scopedInformer) addIndexLocked(i informers.FieldIndex) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	switch {
-	case u.cache.isClosed:
+	case v.isClosed:
 		return ErrClosed
-	case !u.isPrivate:
-		return newLateIndexError(u.key, "IndexField")
+	case v.informers[s] != nil:
+		return newLateIndexError(s, "IndexField")
 	}
-	if u.lease != nil {
-		if err := u.lease.AddIndex(u.cache.lifetime, i); err != nil {
-			return err
-		}
-	}
-	u.indexes = append(u.indexes, i)
-	return nil
+	v.indexes[s], err = informers.AppendIndex(v.indexes[s], informers.FieldIndex{Object: obj, Field: field, Extract: extract})
+	return err
 }
 
-func newLateIndexError(s informerKey, call string) error {
+func newLateIndexError(s informers.InformerKind, call string) error {
 	return fmt.Errorf("expected %s before the first use of %s in this setup, found its informer in use, which other controllers share: "+
-		"call mgr.GetFieldIndexer().IndexField first, before controllers are built and objects read", call, s.gvk)
+		"call mgr.GetFieldIndexer().IndexField first, before controllers are built and objects read", call, s.GVK)
 }
 
 // handlerRegistration is one handler of the scope. It outlives the informers that it is connected to one after the other.
@@ -447,33 +370,21 @@ type handlerRegistration struct {
 	informer *scopedInformer
 	handler  toolscache.ResourceEventHandler
 	opts     toolscache.HandlerOptions
-	ofClient bool             // the client added it, so it stays until the scope is closed
-	synced   *closedOnceLatch // of an optional kind
-	removed  chan struct{}    // closed when it is removed
+	ofClient bool // the client added it, so it stays until the scope is closed
+	synced   *closedOnceLatch
 
 	// Guarded by the cache's lock.
 	inner toolscache.ResourceEventHandlerRegistration // nil while it is not connected
 	gate  *eventGate                                  // of the last connection
 }
 
-// HasSynced is true when the handler has seen all that was there first.
-func (r *handlerRegistration) HasSynced() bool { return toolscache.IsDone(r.HasSyncedChecker()) }
+func (r *handlerRegistration) HasSynced() bool { return r.synced.isOpen() }
 
 // HasSyncedChecker is done when the handler has seen all that was there first, and when the kind is not there.
 func (r *handlerRegistration) HasSyncedChecker() toolscache.DoneChecker {
-	r.informer.cache.mu.Lock()
-	defer r.informer.cache.mu.Unlock()
-	return r.syncChecker()
+	return namedLatch{r.synced, "handler of " + r.informer.key.GVK.String()}
 }
 
-func (r *handlerRegistration) syncChecker() toolscache.DoneChecker {
-	if r.informer.optional == nil && r.inner != nil {
-		return r.inner.HasSyncedChecker()
-	}
-	return namedLatch{r.synced, "handler of " + r.informer.key.gvk.String()}
-}
-
-// connectHandler adds the handler to the leased informer.
 func (u *scopedInformer) connectHandler(r *handlerRegistration) error {
 	d := &eventGate{drained: make(chan struct{})}
 	// The handler may still be busy with an event of the last connection, and must not see two at once.
@@ -504,14 +415,10 @@ func (u *scopedInformer) disconnectHandler(r *handlerRegistration) {
 	r.inner = nil
 }
 
-// removeHandler disconnects the handler for ever.
 func (u *scopedInformer) removeHandler(r *handlerRegistration) {
 	u.disconnectHandler(r)
-	at := slices.Index(u.handlers, r)
-	if at >= 0 {
-		u.handlers = slices.Delete(u.handlers, at, at+1)
-		close(r.removed)
-	}
+	u.handlers = slices.DeleteFunc(u.handlers, func(other *handlerRegistration) bool { return other == r })
+	r.synced.openLatch() // Nobody is to wait for it.
 }
 
 // eventGate lets events through to a handler until it is closed.
