@@ -178,7 +178,10 @@ func benchLogs(t *testing.T, figures map[string]float64) {
 	for i := range talkativePods {
 		w.ExpectCreated(t, &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-" + strconv.Itoa(i), Labels: map[string]string{korifiv1alpha1.AppGUIDLabel: app, appsv1.PodIndexLabel: strconv.Itoa(i)}},
-			Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: eiriniv1.ApplicationContainer, Image: "shop:1"}}},
+			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: eiriniv1.ApplicationContainer, Image: "shop:1", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), RunAsNonRoot: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}}}},
 		})
 	}
 	const heap = "go_memstats_heap_alloc_bytes"
