@@ -17,7 +17,9 @@ func clusterDeleted(o Observed) Plan {
 }
 
 func powerPaused(o Observed) Plan {
-	return unknownPlan(o, hivev1.PausedReason, "An annotation pauses power management; remove it to go on")
+	p := unknownPlan(o, hivev1.PausedReason, "An annotation pauses power management; remove it to go on")
+	p.RequeueAfter = driftInterval
+	return p
 }
 
 func clusterNotInstalled(o Observed) Plan {
@@ -40,26 +42,44 @@ func observationFailed(o Observed) Plan {
 }
 
 func hibernationUnsupported(o Observed) Plan {
+	ready := decision.Unknown(hivev1.UnsupportedHibernationReason, "The cluster cannot be hibernated and is left as it is")
+	switch {
+	case o.hasNotResumed(): // It hibernated, and nobody looks after it.
+	case o.API == Reachable:
+		ready = decision.True(hivev1.RunningHibernationReason, "The cluster answers; it cannot be hibernated and is left as it is")
+	case o.API == Unreachable:
+		ready = decision.False(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage)
+	}
 	return Plan{
-		Hibernating: decision.False(hivev1.UnsupportedHibernationReason, cmp.Or(o.NoActuator, o.Incompatible)),
-		Ready:       decision.Unknown(hivev1.UnsupportedHibernationReason, "The cluster cannot be hibernated and is left as it is"),
-		Unreachable: notProbedCondition(),
-		Record:      o.Record,
+		Hibernating:  decision.False(hivev1.UnsupportedHibernationReason, cmp.Or(o.NoActuator, o.Incompatible)),
+		Ready:        ready,
+		Unreachable:  o.probedCondition(),
+		Record:       o.Record,
+		RequeueAfter: driftInterval,
 	}
 }
 
 func unknownPlan(o Observed, reason, message string) Plan {
-	p := Plan{
+	return Plan{
 		Hibernating: decision.Unknown(reason, message),
 		Ready:       decision.Unknown(reason, message),
-		Unreachable: notProbedCondition(),
+		Unreachable: o.probedCondition(),
 		Record:      o.Record,
 	}
-	if o.isHibernationOpen() {
-		// Whatever else is unknown, other controllers must not dial a cluster that hibernates.
-		p.Unreachable = clusterAsleepCondition()
+}
+
+// probedCondition is about nothing but whether the API server answers, whatever else is unknown.
+func (o Observed) probedCondition() decision.Condition {
+	switch {
+	case o.API == Reachable:
+		return reachableCondition()
+	case o.API == Unreachable:
+		return decision.True(hivev1.ErrorConnectingToClusterReason, o.APIMessage)
+	case o.isHibernationOpen():
+		return clusterAsleepCondition()
+	default:
+		return notProbedCondition()
 	}
-	return p
 }
 
 func notProbedCondition() decision.Condition {

@@ -22,7 +22,8 @@ type expectedPlan struct {
 	Rule               string
 	Do                 Action
 	Hibernating, Ready string
-	RequeueAfter       time.Duration
+	// RequeueAfter is when the pass runs again or the cluster is looked at, whichever is sooner.
+	RequeueAfter time.Duration
 }
 
 func TestDecide(t *testing.T) {
@@ -31,7 +32,7 @@ func TestDecide(t *testing.T) {
 	unknown := func(rule, reason string, after time.Duration) expectedPlan {
 		return expectedPlan{rule, NoAction{}, reason, reason, after}
 	}
-	unsupported := expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, 0}
+	unsupported := expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval}
 	stop := func(ids ...string) expectedPlan {
 		return expectedPlan{"stop machines", StopMachines{ids}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
 	}
@@ -68,7 +69,7 @@ func TestDecide(t *testing.T) {
 				o.Deleted, o.Paused, o.Installed, o.Invalid, o.NoActuator, o.Incompatible, o.ObservationError = true, true, false, "x", "x", "x", throttledError()
 			}), unknown("deleted", hivev1.DeletedReason, 0),
 		},
-		"a paused cluster is left alone": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Paused, o.Installed = true, false }), unknown("paused", hivev1.PausedReason, 0)},
+		"a paused cluster is left alone": {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Paused, o.Installed = true, false }), unknown("paused", hivev1.PausedReason, driftInterval)},
 		"a cluster that is being installed is left alone": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Installed, o.Invalid = false, "x" }), unknown("not installed", hivev1.NotInstalledReason, 0),
 		},
@@ -192,7 +193,11 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(row.in)
-			got := expectedPlan{p.Rule, p.Do, p.Hibernating.Reason, p.Ready.Reason, p.RequeueAfter}
+			after := p.RequeueAfter
+			if p.ProbeInterval > 0 {
+				after = min(after, p.ProbeInterval)
+			}
+			got := expectedPlan{p.Rule, p.Do, p.Hibernating.Reason, p.Ready.Reason, after}
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}
@@ -443,19 +448,21 @@ func TestWhatIsAskedOfACluster(t *testing.T) {
 		in   Observed
 		want []string
 	}{
-		"a cluster that runs is asked whether it answers":             {observedCluster("", nil, on), []string{"cloud", "cluster"}},
-		"a cluster that is about to hibernate is asked for its nodes": {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
-		"a cluster whose machines stop is left alone":                 {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
-		"a cluster that hibernates is left alone":                     {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
-		"a cluster whose machines start is left alone":                {observedCluster("", resumingRecord(time.Minute), actuator.Starting), []string{"cloud"}},
-		"a cluster is asked for everything once a machine runs":       {observedCluster("", resumingRecord(time.Minute), on, secondMachine(actuator.Starting)), []string{"cloud", "cluster", "nodes", "requests"}},
-		"a resuming cluster is asked for everything":                  {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
-		"a cluster that has just resumed is asked for everything":     {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
-		"a cluster that resumed long ago is only probed":              {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
-		"without an actuator there is no cloud":                       {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
-		"a cluster that cannot hibernate is left alone":               {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), nil},
-		"a cluster whose machines are unknown is not dialled":         {observedCluster("", nil, "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud"}},
-		"a paused cluster is asked nothing":                           {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.Paused = true }), nil},
+		"a cluster that runs is asked whether it answers":                {observedCluster("", nil, on), []string{"cloud", "cluster"}},
+		"a cluster that is about to hibernate is asked for its nodes":    {observedCluster(wantHibernating, nil, on), []string{"cloud", "cluster", "nodes"}},
+		"a cluster whose machines stop is left alone":                    {observedCluster(wantHibernating, openRecord(), on), []string{"cloud"}},
+		"a cluster that hibernates is left alone":                        {observedCluster(wantHibernating, openRecord(), off), []string{"cloud"}},
+		"a cluster whose machines start is left alone":                   {observedCluster("", resumingRecord(time.Minute), actuator.Starting), []string{"cloud"}},
+		"a cluster is asked for everything once a machine runs":          {observedCluster("", resumingRecord(time.Minute), on, secondMachine(actuator.Starting)), []string{"cloud", "cluster", "nodes", "requests"}},
+		"a resuming cluster is asked for everything":                     {observedCluster("", resumingRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
+		"a cluster that has just resumed is asked for everything":        {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
+		"a cluster that resumed long ago is only probed":                 {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
+		"without an actuator there is no cloud":                          {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
+		"a cluster that cannot hibernate is asked whether it answers":    {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), []string{"cluster"}},
+		"a cluster whose machines are unknown is only probed":            {observedCluster("", resumingRecord(time.Minute), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud", "cluster"}},
+		"a hibernating cluster whose machines are unknown is left alone": {observedCluster("", openRecord(), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud"}},
+		"a paused cluster is only probed":                                {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.Paused = true }), []string{"cluster"}},
+		"a paused cluster that hibernates is left alone":                 {observedCluster("", openRecord(), on, func(o *Observed) { o.Paused = true }), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := map[string]bool{
@@ -523,6 +530,55 @@ func TestTroubleIsTold(t *testing.T) {
 			p := Decide(row.in)
 			if diff := cmp.Diff([]decision.Condition{row.degraded, row.stalled}, []decision.Condition{p.Degraded, p.Stalled}); diff != "" {
 				t.Errorf("degraded and stalled (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUnreachableIsAboutReachabilityOnly has a cluster that answers, and trouble of other kinds.
+func TestUnreachableIsAboutReachabilityOnly(t *testing.T) {
+	for name, change := range map[string]func(*Observed){
+		"a throttled call of the cloud": func(o *Observed) { o.ObservationError, o.Machines = throttledError(), nil },
+		"a pause":                       func(o *Observed) { o.Paused = true },
+		"a version that is too old":     func(o *Observed) { o.DesiredPowerState, o.Incompatible = wantHibernating, "Too old" },
+		"a machine that was stopped":    secondMachine(actuator.Stopped),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observedCluster("", nil, actuator.Running, change)
+			if !NeedsCluster(o) {
+				t.Error("expected the cluster to be asked whether it answers")
+			}
+			o.API = Reachable
+			if got := Decide(o).Unreachable; got != reachableCondition() {
+				t.Errorf("found %+v, want the truth about a cluster that answers", got)
+			}
+			o.API, o.APIMessage = Unreachable, "no answer in time"
+			if got := Decide(o).Unreachable; got != decision.True(hivev1.ErrorConnectingToClusterReason, "no answer in time") {
+				t.Errorf("found %+v, want the truth about a cluster that is silent", got)
+			}
+		})
+	}
+}
+
+func TestMayDial(t *testing.T) {
+	unreachable := func(status metav1.ConditionStatus) []metav1.Condition {
+		return []metav1.Condition{{Type: hivev1.ClusterUnreachableCondition, Status: status}}
+	}
+	for name, row := range map[string]struct {
+		wants      hivev1.PowerState
+		conditions []metav1.Condition
+		want       bool
+	}{
+		"a cluster that answers":              {"", unreachable(metav1.ConditionFalse), true},
+		"a cluster that is to hibernate":      {wantHibernating, unreachable(metav1.ConditionFalse), false},
+		"a cluster that is silent":            {"", unreachable(metav1.ConditionTrue), false},
+		"a cluster of which nothing is known": {"", unreachable(metav1.ConditionUnknown), false},
+		"a cluster that was never looked at":  {"", nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cd := &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{PowerState: row.wants}, Status: hivev1.ClusterDeploymentStatus{Conditions: row.conditions}}
+			if got := MayDial(cd); got != row.want {
+				t.Errorf("found %t, want %t", got, row.want)
 			}
 		})
 	}

@@ -85,14 +85,6 @@ func (m modelMachine) meddle(slowness int) modelMachine {
 	}
 }
 
-// refusedPlan is what the controller makes of a plan whose effect was refused: what becomes of orders is observed later.
-func refusedPlan(p Plan) Plan {
-	if _, ok := p.Do.(ApproveRequests); ok {
-		return p.WithRefusal(actuator.Unreachable, "The cluster refused csr-0")
-	}
-	return p
-}
-
 func firstTargetOnly(do Action) Action {
 	switch do := do.(type) {
 	case StopMachines:

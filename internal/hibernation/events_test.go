@@ -30,6 +30,7 @@ func TestTransitionEvents(t *testing.T) {
 	startFails := Decide(observedCluster("", resumingRecord(time.Minute), off, refused))
 	silent := Decide(observedCluster("", nil, on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "No answer" }))
 	approves := Decide(observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), withRequests("csr-0")))
+	approvalFails := Decide(observedCluster("", resumedRecord(time.Minute), on, apiWithNodes(), func(o *Observed) { o.ApprovalError = "Refused" }))
 	unsupported := Decide(observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "Too old" }))
 	throttled := Decide(observedCluster("", nil, on, func(o *Observed) { o.ObservationError = throttledError() }))
 	anonymous := stops
@@ -68,7 +69,7 @@ func TestTransitionEvents(t *testing.T) {
 		"a stop that succeeds after a refusal has no event":                       {savedConditions(stopFails), stops, nil},
 		"a refused start in the first pass is two events":                         {savedConditions(sleeps), startFails, []decision.Event{resuming, failed(hivev1.FailedToStartMachinesReason)}},
 		"a refused start of a cluster without conditions is two events":           {nil, startFails, []decision.Event{resuming, failed(hivev1.FailedToStartMachinesReason)}},
-		"a refused approval is a warning":                                         {savedConditions(runs), approves.WithRefusal(actuator.WrongState, "Refused"), []decision.Event{failed(hivev1.FailedToApproveReason)}},
+		"a refused approval is a warning":                                         {savedConditions(runs), approvalFails, []decision.Event{failed(hivev1.FailedToApproveReason)}},
 		"an approval has its event from the controller, which knows whose it was": {savedConditions(runs), approves, nil},
 		"a silent API server is a warning":                                        {savedConditions(runs), silent, []decision.Event{warning(hivev1.APIUnreachableReason, "The API server does not answer: No answer")}},
 		"an API server that answers again has no event":                           {savedConditions(silent), runs, nil},

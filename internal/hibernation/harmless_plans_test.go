@@ -99,7 +99,7 @@ func incompleteParts(p Plan) []string {
 // shortestInterval returns the least time until the next look; zero where only an event can change anything.
 func shortestInterval(rule string) time.Duration {
 	switch rule {
-	case "deleted", "paused", "not installed", "invalid spec", "cannot hibernate":
+	case "deleted", "not installed", "invalid spec":
 		return 0
 	case "write the nodes down", "write the wake-up down": // They change the world, so the next look is another one.
 		return immediately
@@ -163,7 +163,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.allMachinesAre(actuator.Stopped) {
 		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
 	}
-	isWhole := (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
+	isWhole := p.Rule == "cannot hibernate" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
 	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || isWhole == (p.Degraded.Status == metav1.ConditionTrue)) {
 		wrong = append(wrong, "is ready without its API server, or without machines or nodes and does not say so")
 	}

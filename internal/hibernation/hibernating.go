@@ -34,7 +34,7 @@ func awaitNodeRecord(o Observed) Plan {
 		Ready:        decision.False(hivev1.RecordingNodesReason, "Waiting for the API server, to write the nodes down before the stop: "+o.APIMessage),
 		Unreachable:  decision.True(hivev1.ErrorConnectingToClusterReason, o.APIMessage),
 		Record:       o.Record,
-		RequeueAfter: minCloudInterval,
+		RequeueAfter: machineWaitInterval, ProbeInterval: minCloudInterval,
 	}
 }
 
@@ -75,7 +75,11 @@ func withAsleepAt(r *hivev1.HibernationRecord, at *metav1.Time) *hivev1.Hibernat
 }
 
 func stoppingPlan(o Observed) Plan {
-	p := hibernatedPlan(o, hivev1.StoppingHibernationReason, "The machines are being stopped")
+	message := "The machines are being stopped"
+	if o.HasNoVersion {
+		message += "; the cluster is none of OpenShift, so that no version is asked of it"
+	}
+	p := hibernatedPlan(o, hivev1.StoppingHibernationReason, message)
 	p.Ready = stoppingCondition(o)
 	return p
 }

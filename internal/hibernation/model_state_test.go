@@ -77,7 +77,7 @@ const (
 
 	never age = -1 << 63
 	// forever is older than every age that a decision looks at.
-	forever = age(16 * time.Minute)
+	forever = age(12 * time.Minute)
 
 	apiBootPasses = 4
 	// nodeGracePeriod is how long a cluster believes a node that does not report.
@@ -163,6 +163,9 @@ func (s modelState) observeState(d disturbance) Observed {
 			o.Approvable = append(o.Approvable, requestName(i))
 		}
 	}
+	if d == actionRefused && len(o.Approvable) > 0 {
+		o.ApprovalError = "The cluster refused csr-0"
+	}
 	return o
 }
 
@@ -197,10 +200,8 @@ func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 	next := s
 	switch d {
 	case actionRefused:
-		p = refusedPlan(p)
 	case actionPartlyRefused:
 		next = next.applyAction(firstTargetOnly(p.Do))
-		p = refusedPlan(p)
 	case undisturbed, statusLost, cloudUnreachable, cloudLags, clusterUnreachableOnce, desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway,
 		startsRefused, stopsRefused, refusalEnds:
 		next = next.applyAction(p.Do)
@@ -215,8 +216,10 @@ func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 func (s modelState) stepAndTick(d disturbance) (modelState, Plan) {
 	saved, p := s.reconcileOnce(d)
 	after := p.RequeueAfter
-	if p.CloudInterval > 0 {
-		after = min(after, p.CloudInterval)
+	for _, sooner := range []time.Duration{p.CloudInterval, p.ProbeInterval} {
+		if sooner > 0 {
+			after = min(after, sooner)
+		}
 	}
 	if after == 0 {
 		after = driftInterval

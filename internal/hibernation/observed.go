@@ -28,6 +28,8 @@ type Observed struct {
 	NoActuator string
 	// Incompatible says why the cluster's version cannot hibernate; empty when it can.
 	Incompatible string
+	// HasNoVersion says that the cluster is none of OpenShift, so that no version is asked of it.
+	HasNoVersion bool
 	// Record is the record of the last hibernation, nil if there was none.
 	Record *hivev1.HibernationRecord
 
@@ -52,6 +54,8 @@ type Observed struct {
 	Nodes []ObservedNode
 	// Approvable are the names of certificate requests that the judge would approve, sorted.
 	Approvable []string
+	// ApprovalError says why an approval that was handed in was not made; empty if none failed.
+	ApprovalError string
 	// Blocked are the certificate requests that the judge left although they may be what a node waits for.
 	Blocked []BlockedRequest
 }
@@ -103,12 +107,14 @@ func NeedsCloud(o Observed) bool {
 	return !o.Deleted && !o.Paused && o.Installed && o.Invalid == "" && o.NoActuator == "" && !o.isRequestedHibernationUnsupported()
 }
 
-// NeedsCluster reports whether the cluster has to be dialled, given its machines: to record its nodes before they stop,
-// and to follow it from the first machine that runs. A cluster that hibernates is never dialled.
+// NeedsCluster reports whether the cluster has to be dialled, given its machines: to record its nodes before they stop, to follow it from
+// the first machine that runs, and to say whether it answers while nothing else is known. A cluster that hibernates is never dialled.
 func NeedsCluster(o Observed) bool {
 	switch {
-	case o.Deleted, o.Paused, !o.Installed, o.Invalid != "", o.isRequestedHibernationUnsupported(), o.ObservationError != nil:
+	case o.Deleted, !o.Installed, o.Invalid != "":
 		return false
+	case o.Paused, o.isRequestedHibernationUnsupported(), o.ObservationError != nil:
+		return !o.isHibernationOpen()
 	case o.shouldHibernate():
 		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running)
 	default:
@@ -134,7 +140,8 @@ func IsInAftercare(o Observed) bool { return o.isInAftercare() }
 
 // NeedsNodes reports whether the cluster's nodes matter: to record them, and until they are back after a hibernation.
 func NeedsNodes(o Observed) bool {
-	return NeedsCluster(o) && (o.shouldHibernate() || o.hasNotResumed() || o.isInAftercare())
+	isManaged := !o.Paused && !o.isRequestedHibernationUnsupported() && o.ObservationError == nil
+	return isManaged && NeedsCluster(o) && (o.shouldHibernate() || o.hasNotResumed() || o.isInAftercare())
 }
 
 // NeedsCertificateRequests reports whether certificate requests have to be judged: while a cluster resumes and for a while after,

@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
@@ -31,6 +30,8 @@ type Plan struct {
 	RequeueAfter time.Duration
 	// CloudInterval is how often the machines are looked at while one is to change; zero while none is. The pass runs once one has.
 	CloudInterval time.Duration
+	// ProbeInterval is how often the API server is looked at meanwhile; zero while it is not. The pass runs once it answers otherwise.
+	ProbeInterval time.Duration
 	// RetryAfter is how long machines rest that the cloud has refused to stop or to start.
 	RetryAfter time.Duration
 }
@@ -56,12 +57,6 @@ func (NoAction) isAction()        {}
 func (StopMachines) isAction()    {}
 func (StartMachines) isAction()   {}
 func (ApproveRequests) isAction() {}
-
-// WithRefusal returns the plan after an approval was refused. What went well of the plan, such as the record, stays.
-func (p Plan) WithRefusal(class actuator.ErrorClass, message string) Plan {
-	p.Ready, p.RequeueAfter = decision.False(hivev1.FailedToApproveReason, message), retryIntervalFor(class)
-	return p
-}
 
 // DisplayedPowerState is status.powerState, which follows from the Hibernating condition and is never read.
 func DisplayedPowerState(hibernating decision.Condition) string {

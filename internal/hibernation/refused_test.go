@@ -48,13 +48,9 @@ func TestObservationErrorsAreReported(t *testing.T) {
 }
 
 func TestRefusedApprovalsAreReported(t *testing.T) {
-	for class, want := range errorClasses() {
-		t.Run(string(class), func(t *testing.T) {
-			p := Decide(observedCluster("", resumingRecord(time.Minute), actuator.Running, apiWithNodes(staleNode("n0")), withRequests("csr-0"))).WithRefusal(class, "Refused")
-			if p.Ready != decision.False(hivev1.FailedToApproveReason, "Refused") || p.RequeueAfter != want.RequeueAfter {
-				t.Errorf("found %+v after %s, want the refusal and %s", p.Ready, p.RequeueAfter, want.RequeueAfter)
-			}
-		})
+	p := Decide(observedCluster("", resumingRecord(time.Minute), actuator.Running, apiWithNodes(staleNode("n0")), func(o *Observed) { o.ApprovalError = "Refused" }))
+	if p.Ready != decision.False(hivev1.FailedToApproveReason, "Refused") || p.ProbeInterval != maxCloudInterval {
+		t.Errorf("found %+v and a look after %s, want the refusal and %s", p.Ready, p.ProbeInterval, maxCloudInterval)
 	}
 }
 

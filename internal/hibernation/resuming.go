@@ -31,7 +31,7 @@ func awaitStarted(o Observed) Plan {
 	p := resumingPlan(o, startingCondition(o))
 	p.RequeueAfter = machineWaitInterval
 	if o.anyMachineIs(actuator.Running) {
-		p.RequeueAfter = o.resumeProbeInterval()
+		p.ProbeInterval = o.resumeProbeInterval()
 	}
 	return o.withAction(p)
 }
@@ -50,16 +50,19 @@ func (o Observed) withAction(p Plan) Plan {
 	switch {
 	case len(o.Approvable) > 0:
 		// The cluster gets a moment to show what came of the approvals.
-		p.Do, p.RequeueAfter = ApproveRequests{Requests: o.Approvable}, minProbeInterval
+		p.Do, p.ProbeInterval = ApproveRequests{Requests: o.Approvable}, minProbeInterval
 	case len(stopped) > 0 && (o.isResuming() || o.anyMachineIs(actuator.Running)):
 		p.Do = StartMachines{IDs: stopped}
+	}
+	if o.ApprovalError != "" {
+		p.Ready, p.ProbeInterval = decision.False(hivev1.FailedToApproveReason, o.ApprovalError), maxCloudInterval
 	}
 	return p
 }
 
 func awaitAPI(o Observed) Plan {
 	p := resumingPlan(o, decision.False(hivev1.WaitingForAPIReason, "The machines run; waiting for the API server to answer"+o.apiProblem()))
-	p.RequeueAfter = o.resumeProbeInterval()
+	p.RequeueAfter, p.ProbeInterval = machineWaitInterval, o.resumeProbeInterval()
 	return p
 }
 
@@ -81,7 +84,7 @@ func (o Observed) apiProblem() string {
 func awaitNodes(o Observed) Plan {
 	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason,
 		fmt.Sprintf("Waiting for nodes to report since the machines were started: %s%s", joinNames(o.missingNodes()), o.approvalProblem())))
-	p.RequeueAfter = o.resumeProbeInterval()
+	p.RequeueAfter, p.ProbeInterval = machineWaitInterval, o.resumeProbeInterval()
 	return o.withAction(p)
 }
 
@@ -96,10 +99,10 @@ func clusterRuns(o Observed) Plan {
 	if o.hasNotResumed() {
 		p.Record = resumeRecord(o).DeepCopy()
 		p.Record.ResumedAt = new(metav1.NewTime(o.Now))
-		p.RequeueAfter = minAftercareInterval
+		p.ProbeInterval = minAftercareInterval
 	}
 	if o.isInAftercare() {
-		p.RequeueAfter = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
+		p.ProbeInterval = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
 	}
 	return o.withAction(p)
 }
@@ -115,7 +118,7 @@ func clusterRunsInPart(o Observed) Plan {
 		RequeueAfter: retryInterval,
 	}
 	if o.Now.Before(ApprovalsUntil(o.Record)) {
-		p.RequeueAfter = maxCloudInterval
+		p.ProbeInterval = maxCloudInterval
 	}
 	return o.withAction(p)
 }
@@ -154,7 +157,7 @@ func clusterUnreachable(o Observed) Plan {
 		Ready:        decision.False(hivev1.APIUnreachableReason, "The API server does not answer: "+o.APIMessage),
 		Unreachable:  decision.True(hivev1.ErrorConnectingToClusterReason, o.APIMessage),
 		Record:       o.Record,
-		RequeueAfter: retryInterval,
+		RequeueAfter: driftInterval, ProbeInterval: retryInterval,
 	})
 }
 

@@ -4,6 +4,7 @@ package hibernation
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/version"
 )
@@ -15,6 +16,9 @@ const (
 	maxShownVersion  = 64
 	maxVersionLength = 256
 )
+
+// IsVersionKnown reports whether one of the sources says anything.
+func IsVersionKnown(sources ...string) bool { return strings.Join(sources, "") != "" }
 
 // IncompatibilityReason returns why a cluster of the first version given that is not empty cannot hibernate, or "" when
 // it can. A pre-release of the minimum is older than the minimum.

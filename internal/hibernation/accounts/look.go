@@ -49,6 +49,7 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 		}
 	}
 	a.isLooking = false
+	s.count(a, "look", failed)
 	a.pace(began, len(infraIDs), machines, failed)
 	s.wakeUp()
 }

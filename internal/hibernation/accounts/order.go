@@ -180,6 +180,7 @@ func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch [
 		}
 	}
 	a.isOrdering[verb] = false
+	s.count(a, string(verb), failed)
 	a.noteAnswer(failed)
 	a.nextOrder = now.Add(withJitter(gatherTime + a.pause))
 	s.wakeUp()

@@ -9,6 +9,7 @@ package accounts
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -32,13 +33,42 @@ type Service struct {
 	accounts map[string]*account
 	clusters map[types.NamespacedName]*cluster
 	wake     chan struct{}
+	counts   map[Operation]float64
 	// nextRun is when the schedule is looked at next.
 	nextRun time.Time
 }
 
 // NewService returns a service that calls no cloud before it is started.
 func NewService(c clock.PassiveClock) *Service {
-	return &Service{Clock: c, accounts: map[string]*account{}, clusters: map[types.NamespacedName]*cluster{}, wake: make(chan struct{}, 1)}
+	return &Service{Clock: c, accounts: map[string]*account{}, clusters: map[types.NamespacedName]*cluster{}, wake: make(chan struct{}, 1), counts: map[Operation]float64{}}
+}
+
+// Operation is what an account was asked for, and the class of the error that it gave; empty if it gave none.
+type Operation struct {
+	Account, Name string
+	ErrorClass    actuator.ErrorClass
+}
+
+// Counts returns how often accounts were asked. Their names hold no secret.
+func (s *Service) Counts() map[Operation]float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.counts)
+}
+
+// count forgets nothing while an account is in use; the counts of one that is gone go with it.
+func (s *Service) count(a *account, name string, err error) {
+	o := Operation{Account: a.displayName(), Name: name}
+	if err != nil {
+		o.ErrorClass = actuator.ClassOf(err)
+	}
+	s.counts[o]++
+}
+
+// displayName is the beginning of the key, which is the hash of something secret.
+func (a *account) displayName() string {
+	const shown = 20
+	return a.key[:min(shown, len(a.key))]
 }
 
 // Cluster is where the machines of a ClusterDeployment are.
@@ -92,7 +122,7 @@ const (
 	// gatherTime is for how long requests are gathered before the cloud is asked.
 	gatherTime = 100 * time.Millisecond
 	// credentialsAge is for how long credentials are used that work, before they are to be read again.
-	credentialsAge = 10 * time.Second
+	credentialsAge = time.Minute
 )
 
 // Look returns what is known of a cluster's machines; false if nothing is yet. A cluster that changes its account is a new one.
@@ -110,7 +140,6 @@ func (s *Service) Look(ctx context.Context, c Cluster) (Snapshot, bool) {
 	seen := known.visible()
 	seen.Refused = known.refusedOrder()
 	seen.IsScheduled = !known.nextPass.IsZero() && !s.Clock.Now().Before(known.nextPass)
-	known.snapshot.IsAnswer, known.snapshot.IsUsed = false, true
 	known.reported = stateOf(seen)
 	return seen, true
 }
@@ -165,15 +194,17 @@ func (s *Service) forget(name types.NamespacedName) {
 	delete(a.pending, name)
 	if len(a.clusters) == 0 {
 		delete(s.accounts, a.key)
+		maps.DeleteFunc(s.counts, func(o Operation, _ float64) bool { return o.Account == a.displayName() })
 	}
 }
 
-// ExpectPass says when the pass of a cluster runs next without a reason.
+// ExpectPass ends a pass that has used what it was told, and says when the next one runs without a reason.
 func (s *Service) ExpectPass(name types.NamespacedName, after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.clusters[name]; known != nil {
 		known.nextPass = s.Clock.Now().Add(after)
+		known.snapshot.IsAnswer, known.snapshot.IsUsed = false, true
 	}
 }
 

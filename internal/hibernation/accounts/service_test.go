@@ -42,6 +42,9 @@ type batchCloud struct {
 	denied  map[string]bool
 	// broken is a cluster that no listing survives.
 	broken string
+	// mustRun tells which clusters should run when a stop arrives, and wrongStops counts those that are stopped all the same.
+	mustRun    func(infraID string) bool
+	wrongStops int
 }
 
 type powerChange struct {
@@ -142,6 +145,13 @@ func (c *batchCloud) StartAll(ctx context.Context, t actuator.Target, clusters [
 
 func (c *batchCloud) order(ctx context.Context, t actuator.Target, verb Verb, clusters [][]string) []error {
 	errs := make([]error, len(clusters))
+	for _, ids := range clusters {
+		if verb == StopVerb && c.mustRun != nil && c.mustRun(ids[0][:strings.LastIndex(ids[0], "-")]) {
+			c.mu.Lock()
+			c.wrongStops++
+			c.mu.Unlock()
+		}
+	}
 	err := c.call(ctx, t)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +190,7 @@ func runFleet(t *testing.T, test func(*testing.T, *fleet)) {
 			defer f.mu.Unlock()
 			f.queue = append(f.queue, name.Name)
 		}
-		f.service.MayStop = func(_ context.Context, name types.NamespacedName) (bool, error) { return !f.running[name.Name], nil }
+		f.service.MayStop = func(_ context.Context, name types.NamespacedName) (bool, error) { return !f.shouldRun(name.Name), nil }
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- f.service.Start(ctx) }()
@@ -190,6 +200,19 @@ func runFleet(t *testing.T, test func(*testing.T, *fleet)) {
 			t.Error(err)
 		}
 	})
+}
+
+// shouldRun is what the hub itself says.
+func (f *fleet) shouldRun(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running[name]
+}
+
+func (f *fleet) setRunning(name string, isRunning bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running[name] = isRunning
 }
 
 // elapse lets virtual time pass.
@@ -562,4 +585,81 @@ func TestSettledClustersShareALook(t *testing.T) {
 			t.Errorf("accounts %v, clusters %v stay", f.service.accounts, f.service.clusters)
 		}
 	})
+}
+
+// TestFlipsEverySecondStopNothingThatShouldRun flips each of a hundred clusters a hundred times, while the cloud shows what was five
+// seconds ago and passes see a spec that is a third of a second old. The cloud compares each stop with the live spec.
+func TestFlipsEverySecondStopNothingThatShouldRun(t *testing.T) {
+	const clusters, flips, cacheLag = 100, 100, 300 * time.Millisecond
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names := f.fill(clusters)
+		f.take()
+		f.cloud.mu.Lock()
+		f.cloud.lag, f.cloud.mustRun = 5*time.Second, f.shouldRun
+		f.cloud.mu.Unlock()
+		for flip := range flips {
+			cached := map[string]bool{}
+			for i, name := range names {
+				cached[name] = f.shouldRun(name)
+				// Half of them come to rest as the other half does not.
+				f.setRunning(name, (flip+i)%2 == 0)
+			}
+			for _, wait := range []time.Duration{cacheLag, time.Second - cacheLag} {
+				for _, name := range names {
+					f.pass(name, cached[name])
+				}
+				elapse(wait)
+				cached = map[string]bool{}
+				for _, name := range names {
+					cached[name] = f.shouldRun(name)
+				}
+			}
+		}
+		for range 60 {
+			for _, name := range names {
+				f.pass(name, f.shouldRun(name))
+			}
+			elapse(time.Second)
+		}
+		stops := len(f.cloud.ordered)
+		for _, name := range names {
+			want := states(name, actuator.Stopped, actuator.Stopped)
+			if f.shouldRun(name) {
+				want = states(name, actuator.Running, actuator.Running)
+			}
+			if got := f.stateOf(name); got != want {
+				t.Errorf("%s should run: %t, found %s", name, f.shouldRun(name), got)
+			}
+		}
+		t.Logf("%d flips, %d orders, %d wrong stops", clusters*flips, stops, f.cloud.wrongStops)
+		if f.cloud.wrongStops > 0 || stops == 0 {
+			t.Errorf("%d machines of clusters that should run were stopped, by %d orders", f.cloud.wrongStops, stops)
+		}
+	})
+}
+
+// pass is one of a cluster that should run or hibernate, as far as its cache knows.
+func (f *fleet) pass(name string, shouldRun bool) {
+	seen, isKnown := f.look(name, "a")
+	if !isKnown {
+		f.service.Refresh(named(name))
+		return
+	}
+	from, verb := actuator.Running, StopVerb
+	if shouldRun {
+		from, verb = actuator.Stopped, StartVerb
+	}
+	var ids []string
+	for _, m := range seen.Machines {
+		if m.State == from {
+			ids = append(ids, m.ID)
+		}
+	}
+	if len(ids) == 0 {
+		f.service.Withdraw(named(name), StopVerb, StartVerb)
+	} else {
+		f.service.Order(named(name), verb, ids, 0)
+	}
+	f.service.Watch(named(name), 2*time.Second)
+	f.service.ExpectPass(named(name), time.Second)
 }

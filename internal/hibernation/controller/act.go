@@ -4,20 +4,16 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
-	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -32,7 +28,7 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 		// Machines that are being started go on.
 		c.accounts.Withdraw(seen.name, accounts.StopVerb)
 		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
-		return approveRequests(ctx, seen, do.Requests)
+		c.approveRequests(seen, do.Requests)
 	case hibernation.NoAction:
 		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.StartVerb)
 	}
@@ -51,35 +47,16 @@ func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (boo
 	return hibernation.NeedsCloud(o) && o.DesiredPowerState == hivev1.PowerStateHibernating, nil
 }
 
-// noteApproval remembers an approval at once: whatever becomes of the others and of the status, it was made.
-func (s *clusterObservation) noteApproval(request string) {
-	for _, v := range s.verdicts {
-		if v.Name == request {
-			s.approvals.noteApproval(v, s.Now)
-		}
-	}
-}
-
-func approveRequests(ctx context.Context, seen *clusterObservation, names []string) error {
-	var failed error
-	for _, name := range names {
-		i := slices.IndexFunc(seen.requests, func(r certificatesv1.CertificateSigningRequest) bool { return r.Name == name })
-		if i < 0 {
+// approveRequests hands approvals in; a later pass is told what became of them.
+func (c Controller) approveRequests(seen *clusterObservation, names []string) {
+	var requests []certificatesv1.CertificateSigningRequest
+	for _, v := range seen.verdicts {
+		i := slices.IndexFunc(seen.requests, func(r certificatesv1.CertificateSigningRequest) bool { return r.UID == v.UID })
+		if i < 0 || !slices.Contains(names, v.Name) {
 			continue
 		}
-		err := seen.cluster.ApproveRequest(ctx, &seen.requests[i])
-		if err == nil {
-			seen.noteApproval(name)
-		}
-		// A request that was decided, changed or deleted since it was judged does not hold back the others.
-		if err != nil && !k8serrors.IsConflict(err) && !k8serrors.IsNotFound(err) {
-			failed = errors.Join(failed, err)
-		}
+		seen.approvals.noteSent(v, seen.Now)
+		requests = append(requests, seen.requests[i])
 	}
-	if failed == nil {
-		return nil
-	}
-	return &reconcile.RefusedError{
-		Class: string(actuator.Unreachable), Message: "Certificate requests cannot be approved: " + targetcluster.DescribeError(failed), Err: failed,
-	}
+	c.pool.Approve(seen.name, requests)
 }

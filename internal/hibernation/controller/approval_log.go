@@ -11,6 +11,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
+	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 )
 
 const (
@@ -34,7 +35,9 @@ type resumeApprovals struct {
 	startedAt time.Time
 	sent      map[types.UID]time.Time
 	byNode    map[string]time.Time
-	told      map[toldVerdict]bool
+	// pending are handed in, and it is not known yet what became of them.
+	pending map[types.UID]csr.Verdict
+	told    map[toldVerdict]bool
 	// untold are decisions whose events and counts wait for the next save of the status.
 	untold []csr.Verdict
 }
@@ -57,18 +60,41 @@ func (l *approvalLog) ofResume(uid types.UID, o hibernation.Observed) *resumeApp
 	startedAt := o.Record.ResumeStartedAt.Time
 	known := l.resumes[uid]
 	if known == nil || !known.startedAt.Equal(startedAt) {
-		known = &resumeApprovals{startedAt: startedAt, sent: map[types.UID]time.Time{}, byNode: map[string]time.Time{}, told: map[toldVerdict]bool{}}
+		known = &resumeApprovals{startedAt: startedAt, sent: map[types.UID]time.Time{}, byNode: map[string]time.Time{}, pending: map[types.UID]csr.Verdict{}, told: map[toldVerdict]bool{}}
 		l.resumes[uid] = known
 	}
 	return known
 }
 
-func (r *resumeApprovals) noteApproval(v csr.Verdict, at time.Time) {
-	r.sent[v.UID] = at
+// noteSent remembers an approval before it is made: none is made twice.
+func (r *resumeApprovals) noteSent(v csr.Verdict, at time.Time) {
+	r.sent[v.UID], r.pending[v.UID] = at, v
 	if v.Kind == csr.Client {
 		r.byNode[v.NodeName] = at
 	}
-	r.untold = append(r.untold, v)
+}
+
+// noteAnswers keeps what became of approvals, and returns why one failed.
+func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed string) {
+	for _, a := range answers {
+		if a.Err != nil {
+			failed = "Certificate requests cannot be approved: " + targetcluster.DescribeError(a.Err)
+		}
+		if r == nil {
+			continue
+		}
+		v, isPending := r.pending[a.Request.UID]
+		delete(r.pending, a.Request.UID)
+		switch {
+		case !isPending:
+		case a.IsMade:
+			r.untold = append(r.untold, v)
+		default:
+			delete(r.sent, v.UID)
+			delete(r.byNode, v.NodeName)
+		}
+	}
+	return failed
 }
 
 // noteRefusals keeps what is new of the requests that were left.

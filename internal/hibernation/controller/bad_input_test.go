@@ -37,14 +37,14 @@ func unknownConditions(reason string, says ...string) []expectedCondition {
 	return []expectedCondition{
 		{hivev1.ClusterHibernatingCondition, "Unknown", reason, says},
 		{hivev1.ClusterReadyCondition, "Unknown", reason, says},
-		{hivev1.ClusterUnreachableCondition, "Unknown", hivev1.NotProbedReason, nil},
 	}
 }
 
 func unsupportedConditions(says ...string) []expectedCondition {
 	return []expectedCondition{
 		{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, says},
-		{hivev1.ClusterReadyCondition, "Unknown", hivev1.UnsupportedHibernationReason, []string{"left as it is"}},
+		{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"left as it is"}},
+		{hivev1.ClusterUnreachableCondition, "False", hivev1.ClusterReachableReason, nil},
 	}
 }
 
@@ -99,8 +99,11 @@ func incompleteObjects() map[string]badInput {
 			want: unknownConditions(hivev1.NotInstalledReason, "spec.installed is not true"),
 		},
 		"no version": {
-			make: func(r *clusterSetup) { r.cd.Labels = nil },
-			want: unsupportedConditions("No version of the cluster is known", "expected OpenShift 4.4.8 or later in status.clusterVersionStatus.desired.version"),
+			make: func(r *clusterSetup) { r.cd.Labels, r.kubeconfig = nil, nil },
+			want: []expectedCondition{
+				{hivev1.ClusterHibernatingCondition, "False", hivev1.UnsupportedHibernationReason, []string{"No version of the cluster is known", "expected OpenShift 4.4.8 or later in status.clusterVersionStatus.desired.version"}},
+				{hivev1.ClusterReadyCondition, "False", hivev1.APIUnreachableReason, []string{"Expected the Secret " + adminSecret}},
+			},
 		},
 		"a version that is none": {
 			make: version("four-point-sixteen"),
@@ -321,9 +324,12 @@ func corrections() map[string]struct {
 			},
 		},
 		"the version becomes known": {
-			func(r *clusterSetup) { r.cd.Labels, r.cd.Spec.PowerState = nil, hivev1.PowerStateHibernating }, hivev1.UnsupportedHibernationReason,
+			func(r *clusterSetup) {
+				r.cd.Labels, r.kubeconfig, r.cd.Spec.PowerState = nil, nil, hivev1.PowerStateHibernating
+			}, hivev1.UnsupportedHibernationReason,
 			func(t *testing.T, s *testCluster) {
 				t.Helper()
+				s.putSecret(t, adminSecret, s.env.adminKubeconfig(t))
 				patch := `{"status":{"clusterVersionStatus":{"desired":{"version":"4.16.3"}}},"spec":{}}`
 				if err := s.env.Client.SubResource("status").Patch(t.Context(), s.get(t), rawMerge(patch)); err != nil {
 					t.Fatal(err)

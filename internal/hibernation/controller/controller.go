@@ -52,6 +52,7 @@ type Controller struct {
 	client      client.Client
 	secrets     client.Reader
 	accounts    *accounts.Service
+	pool        *targetcluster.Pool
 	approvalLog *approvalLog
 	firstLooks  *firstLooks
 	// machineAccounts knows whose machines the clusters of one infraID are.
@@ -68,11 +69,14 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
 	c.accounts = accounts.NewService(c.Clock)
 	c.accounts.MayStop = c.mayStop
+	c.pool = targetcluster.NewPool(c.Dialer, c.Clock)
+	c.pool.ReadKubeconfig = c.readKubeconfig
 	c.approvalLog = &approvalLog{resumes: map[types.UID]*resumeApprovals{}}
 	c.machineAccounts = newMachineAccounts()
 	c.firstLooks = &firstLooks{resumes: map[types.UID]*firstLook{}}
 	c.Metrics.useReader(mgr.GetClient())
-	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts)); err != nil {
+	c.Metrics.sources.Store(&metricSources{c.accounts, c.pool})
+	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts), mgr.Add(c.pool)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	// The timeout bounds what the calls of a pass, each with a deadline of its own, add up to.
@@ -88,6 +92,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 					queue.Add(ctrl.Request{NamespacedName: cluster})
 				}
 			}
+			c.pool.Enqueue = func(cluster types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: cluster}) }
 			return nil
 		})).
 		WithOptions(workers.Options()).
@@ -96,7 +101,6 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			New:        func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
 			Forget:     c.forget,
 			Observe:    c.observe,
-			Release:    (*clusterObservation).release,
 			Decide:     func(seen *clusterObservation) hibernation.Plan { return hibernation.Decide(seen.Observed) },
 			Act:        c.act,
 			Report:     c.report,
@@ -114,6 +118,7 @@ func (c Controller) forget(cluster types.NamespacedName) {
 	c.machineAccounts.forget(cluster)
 	c.accounts.Forget(cluster)
 	c.accounts.Forget(ownerLook(cluster))
+	c.pool.Rest(cluster)
 }
 
 // machinesChangeHands lets through that a ClusterDeployment goes, or no longer means the machines that it did.

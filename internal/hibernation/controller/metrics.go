@@ -8,12 +8,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
+	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 )
 
 const scrapeTimeout = 5 * time.Second
@@ -26,6 +29,17 @@ type Metrics struct {
 	transitions *prometheus.CounterVec
 	requests    *prometheus.CounterVec
 	decisions   *prometheus.CounterVec
+	durations   *prometheus.HistogramVec
+	trouble     *prometheus.Desc
+	operations  *prometheus.Desc
+	probes      *prometheus.Desc
+	sources     atomic.Pointer[metricSources]
+}
+
+// metricSources are the services of the controller that runs.
+type metricSources struct {
+	accounts *accounts.Service
+	pool     *targetcluster.Pool
 }
 
 // NewMetrics makes the metrics of this feature.
@@ -42,22 +56,35 @@ func NewMetrics() *Metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "torpor_certificate_requests_total", Help: "Certificate requests judged at a resume, by decision and the rule that decided.",
 		}, []string{"decision", "rule"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "torpor_cluster_transition_seconds", Help: "How long whole hibernations and resumes took, by transition.",
+			Buckets: []float64{15, 30, 60, 90, 120, 180, 300, 600, 1200, 3600},
+		}, []string{"transition"}),
+		trouble: prometheus.NewDesc("torpor_cluster_trouble",
+			"1 for a ClusterDeployment whose condition Degraded or Stalled is True.", []string{"namespace", "name", "condition"}, nil),
+		operations: prometheus.NewDesc("torpor_cloud_operations_total",
+			"Looks at and orders to the clusters of an account, by operation and the class of their error; empty if there was none.", []string{"account", "operation", "error"}, nil),
+		probes: prometheus.NewDesc("torpor_cluster_probes_total",
+			"Looks at API servers of clusters, by whether they answered.", []string{"answered"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	ch <- m.state
-	m.transitions.Describe(ch)
-	m.requests.Describe(ch)
-	m.decisions.Describe(ch)
+	for _, d := range []*prometheus.Desc{m.state, m.trouble, m.operations, m.probes} {
+		ch <- d
+	}
+	for _, c := range m.counted() {
+		c.Describe(ch)
+	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	m.transitions.Collect(ch)
-	m.requests.Collect(ch)
-	m.decisions.Collect(ch)
+	for _, c := range m.counted() {
+		c.Collect(ch)
+	}
+	m.collectServices(ch)
 	reader := m.reader.Load()
 	if reader == nil {
 		return
@@ -73,6 +100,57 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		if cd.Status.PowerState != "" {
 			ch <- prometheus.MustNewConstMetric(m.state, prometheus.GaugeValue, 1, cd.Namespace, cd.Name, cd.Status.PowerState)
 		}
+		for _, kind := range []string{hivev1.ClusterDegradedCondition, hivev1.ClusterStalledCondition} {
+			if meta.IsStatusConditionTrue(cd.Status.Conditions, kind) {
+				ch <- prometheus.MustNewConstMetric(m.trouble, prometheus.GaugeValue, 1, cd.Namespace, cd.Name, kind)
+			}
+		}
+	}
+}
+
+// counted are the metrics that keep their own counts.
+func (m *Metrics) counted() []prometheus.Collector {
+	return []prometheus.Collector{m.transitions, m.requests, m.decisions, m.durations}
+}
+
+// collectServices shows what the services of the controller that runs have counted.
+func (m *Metrics) collectServices(ch chan<- prometheus.Metric) {
+	from := m.sources.Load()
+	if from == nil {
+		return
+	}
+	for operation, count := range from.accounts.Counts() {
+		ch <- prometheus.MustNewConstMetric(m.operations, prometheus.CounterValue, count, operation.Account, operation.Name, string(operation.ErrorClass))
+	}
+	counts := from.pool.Counts()
+	ch <- prometheus.MustNewConstMetric(m.probes, prometheus.CounterValue, counts.Answers, "true")
+	ch <- prometheus.MustNewConstMetric(m.probes, prometheus.CounterValue, counts.Silences, "false")
+}
+
+// finishedTransition is a hibernation or a resume that is over, and how long it took.
+type finishedTransition struct {
+	name string
+	took time.Duration
+}
+
+// finishedTransitions returns what is over with a new record.
+func finishedTransitions(before, after *hivev1.HibernationRecord) []finishedTransition {
+	var finished []finishedTransition
+	if after == nil {
+		return nil
+	}
+	if after.AsleepAt != nil && (before == nil || before.AsleepAt == nil) && after.ResumeStartedAt == nil {
+		finished = append(finished, finishedTransition{"hibernate", after.AsleepAt.Sub(after.SleepStartedAt.Time)})
+	}
+	if after.ResumedAt != nil && before != nil && before.ResumedAt == nil && after.ResumeStartedAt != nil {
+		finished = append(finished, finishedTransition{"resume", after.ResumedAt.Sub(after.ResumeStartedAt.Time)})
+	}
+	return finished
+}
+
+func (m *Metrics) observeDurations(finished []finishedTransition) {
+	for _, f := range finished {
+		m.durations.WithLabelValues(f.name).Observe(f.took.Seconds())
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -86,4 +88,31 @@ func (e *env) awaitMetric(t *testing.T, name string, want map[string]string) {
 		}
 		return nil
 	})
+}
+
+// TestTransitionsAreTimed is what records tell of transitions that are over.
+func TestTransitionsAreTimed(t *testing.T) {
+	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }
+	stopping := &hivev1.HibernationRecord{SleepStartedAt: *at(100)}
+	asleep := &hivev1.HibernationRecord{SleepStartedAt: *at(100), AsleepAt: at(130)}
+	waking := &hivev1.HibernationRecord{SleepStartedAt: *at(100), AsleepAt: at(130), ResumeStartedAt: at(200)}
+	awake := &hivev1.HibernationRecord{SleepStartedAt: *at(100), AsleepAt: at(130), ResumeStartedAt: at(200), ResumedAt: at(245)}
+	for name, row := range map[string]struct {
+		before, after *hivev1.HibernationRecord
+		want          []finishedTransition
+	}{
+		"a cluster that never hibernated": {nil, nil, nil},
+		"a hibernation that begins":       {nil, stopping, nil},
+		"a hibernation that is over":      {stopping, asleep, []finishedTransition{{"hibernate", 30 * time.Second}}},
+		"a cluster that hibernates":       {asleep, asleep, nil},
+		"a resume that begins":            {asleep, waking, nil},
+		"a resume that is over":           {waking, awake, []finishedTransition{{"resume", 45 * time.Second}}},
+		"a cluster that runs":             {awake, awake, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, finishedTransitions(row.before, row.after), cmp.AllowUnexported(finishedTransition{})); diff != "" {
+				t.Errorf("transitions (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

@@ -11,7 +11,6 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -25,15 +24,25 @@ import (
 // maxFrequentLook is how long a look may take at a cluster that is looked at often.
 const maxFrequentLook = 3 * time.Second
 
+// readKubeconfig reads a kubeconfig for the pool.
+func (c Controller) readKubeconfig(ctx context.Context, namespace, secret string) ([]byte, error) {
+	data, err := c.readSecret(ctx, namespace, secret)
+	if err != nil {
+		return nil, &targetcluster.KubeconfigError{Message: explainSecretError(secret, err).Message}
+	}
+	return data[kubeconfigKey], nil
+}
+
 // clusterObservation is what was observed, with the handles that acting needs.
 type clusterObservation struct {
 	hibernation.Observed
 	name     types.NamespacedName
 	actuator actuator.Actuator
 	target   actuator.Target
-	cluster  *targetcluster.ClusterClient
 	requests []certificatesv1.CertificateSigningRequest
 	verdicts []csr.Verdict
+	// version is that of the cluster; empty if it was not read or has none.
+	version string
 	// clockAhead is how far the cluster's clock is ahead of the hub's.
 	clockAhead time.Duration
 	// approvals are nil while no certificate request is judged.
@@ -44,16 +53,13 @@ type clusterObservation struct {
 	firstLook *firstLook
 }
 
-func (s *clusterObservation) release() {
-	if s.cluster != nil {
-		s.cluster.Close()
-	}
-}
-
 // observe reads everything that the decision may look at, and nothing more. A cloud or cluster that cannot be read is part
 // of the observation and no error.
 func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (*clusterObservation, error) {
 	seen := &clusterObservation{Observed: c.observeObject(cd), name: client.ObjectKeyFromObject(cd)}
+	if !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
+		seen.Incompatible, seen.HasNoVersion = "", true // The gate is one of OpenShift's.
+	}
 	if hibernation.NeedsCloud(seen.Observed) && c.findTarget(ctx, cd, seen) {
 		if err := c.observeCloud(ctx, cd, seen); err != nil {
 			return nil, err
@@ -70,10 +76,11 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	}
 	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
 	seen.firstLook = c.firstLooks.ofResume(cd.UID, seen.Observed)
-	if hibernation.NeedsCluster(seen.Observed) {
-		c.observeCluster(ctx, cd, seen)
+	if !hibernation.NeedsCluster(seen.Observed) {
+		c.pool.Rest(seen.name)
+		return seen, nil
 	}
-	return seen, nil
+	return seen, c.observeCluster(cd, seen)
 }
 
 // findTarget finds out where the cluster's machines are and with which credentials; false if that is an error to report.
@@ -110,12 +117,12 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 		return reconcile.ErrPending
 	}
 	c.machineAccounts.store(seen.name, look.Machines, seen.Now)
-	if look.Err != nil {
+	if look.Err == nil {
+		seen.Machines = look.Machines
+	} else {
 		seen.ObservationError = explainCloudError(look.Err)
-		return nil
 	}
-	seen.Machines = look.Machines
-	if r := look.Refused; r != nil && (r.Verb == accounts.StopVerb) == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
+	if r := look.Refused; r != nil && look.Err == nil && (r.Verb == accounts.StopVerb) == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
 		seen.Refusal = &hibernation.OrderRefusal{ObservationError: *explainCloudError(r.Err), MachineIDs: r.MachineIDs}
 	}
 	return nil
@@ -138,65 +145,53 @@ func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look accou
 	}
 }
 
-func (c Controller) observeCluster(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) {
-	seen.API, seen.APIMessage = hibernation.Unreachable, ""
-	kubeconfig, err := c.readSecret(ctx, cd.Namespace, kubeconfigSecretName(cd))
-	if err != nil {
-		seen.APIMessage, seen.IsAPIProblemLasting = explainSecretError(kubeconfigSecretName(cd), err).Message, true
-		return
+// observeCluster reads what is known of the cluster itself. What is not is looked at, and the pass waits for that.
+func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
+	q := targetcluster.Question{Cluster: seen.name, Secret: kubeconfigSecretName(cd)}
+	if seen.Record != nil && seen.Record.ResumeStartedAt != nil {
+		q.WakeUp = seen.Record.ResumeStartedAt.Time
 	}
-	if seen.cluster, err = c.Dialer.Dial(kubeconfig[kubeconfigKey]); err != nil {
-		seen.APIMessage, seen.IsAPIProblemLasting = targetcluster.DescribeError(err), true
-		return
+	switch {
+	case hibernation.NeedsCertificateRequests(seen.Observed):
+		q.Depth = targetcluster.ReadRequests
+	case hibernation.NeedsNodes(seen.Observed):
+		q.Depth = targetcluster.ReadNodes
 	}
-	ctx, cancel := context.WithTimeout(ctx, targetcluster.LookTimeout)
-	defer cancel()
-	began := c.Clock.Now()
-	if err := seen.readCluster(ctx, began); err != nil {
-		log.FromContext(ctx).V(1).Info("Cluster not reached", "reason", targetcluster.DescribeError(err))
-		seen.APIMessage = targetcluster.DescribeError(err)
-		seen.IsAPIProblemLasting = targetcluster.IsLasting(err)
-		seen.IsAPICostly = targetcluster.IsTooCostly(err) || c.Clock.Since(began) > maxFrequentLook
-		// Half of what was to be read is nothing to decide by: a node that is missing in the list would look gone.
-		seen.Nodes, seen.Approvable, seen.Blocked = nil, nil, nil
-		return
+	look, isKnown := c.pool.Ask(q)
+	if !isKnown {
+		return reconcile.ErrPending
 	}
-	seen.API = hibernation.Reachable
+	seen.ApprovalError = seen.approvals.noteAnswers(look.Approvals)
+	if look.Err != nil {
+		seen.API, seen.APIMessage = hibernation.Unreachable, targetcluster.DescribeError(look.Err)
+		seen.IsAPIProblemLasting = targetcluster.IsLasting(look.Err)
+		seen.IsAPICostly = targetcluster.IsTooCostly(look.Err) || look.Took > maxFrequentLook
+		return nil
+	}
+	if !seen.HasNoVersion && !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
+		// What this pass has found out decides about the next one.
+		c.pool.Enqueue(seen.name)
+		return reconcile.ErrPending
+	}
+	seen.API, seen.version = hibernation.Reachable, look.Version
+	seen.clockAhead = measureClock(look.Date, look.At)
+	if seen.Nodes = look.Nodes; q.Depth >= targetcluster.ReadNodes {
+		seen.firstLook.compare(seen.Observed)
+	}
+	if q.Depth >= targetcluster.ReadRequests {
+		seen.judgeRequests(look)
+	}
+	return nil
 }
 
-func (s *clusterObservation) readCluster(ctx context.Context, began time.Time) error {
-	err := s.cluster.Probe(ctx)
-	if err != nil {
-		return fmt.Errorf("probe: %w", err)
+// judgeRequests judges the cluster's certificate requests by the machines that may make them.
+func (s *clusterObservation) judgeRequests(look targetcluster.Look) {
+	if look.RequestsErr != nil {
+		s.Blocked, s.IsAPICostly = []hibernation.BlockedRequest{{Reason: targetcluster.DescribeError(look.RequestsErr)}}, true
+		return
 	}
-	s.clockAhead = measureClock(s.cluster.FirstDate(), began)
-	if !hibernation.NeedsNodes(s.Observed) {
-		return nil
-	}
-	if s.Nodes, err = s.cluster.ListNodes(ctx); err != nil {
-		return err
-	}
-	s.firstLook.compare(s.Observed)
-	if !hibernation.NeedsCertificateRequests(s.Observed) {
-		return nil
-	}
-	return s.judgeRequests(ctx)
-}
-
-// judgeRequests lists the cluster's certificate requests and the machines that may make them, and judges.
-func (s *clusterObservation) judgeRequests(ctx context.Context) error {
-	var err error
-	if s.requests, err = s.cluster.ListRequests(ctx); targetcluster.IsTooCostly(err) {
-		// Whoever fills a cluster with requests must not make it look unreachable.
-		s.Blocked, s.IsAPICostly = []hibernation.BlockedRequest{{Reason: targetcluster.DescribeError(err)}}, true
-		return nil
-	} else if err != nil {
-		return err
-	}
-	machines, isOpenShift, err := s.cluster.ListMachines(ctx)
-	if err != nil {
-		return err
-	}
+	s.requests = look.Requests
+	machines, isOpenShift := look.Machines, look.IsOpenShift
 	inv := buildInventory(s.Observed, machines, isOpenShift)
 	inv.ClockAhead = s.clockAhead
 	inv.LastApprovals, inv.SentApprovals = s.approvals.byNode, s.approvals.sent
@@ -210,5 +205,4 @@ func (s *clusterObservation) judgeRequests(ctx context.Context) error {
 			s.Blocked = append(s.Blocked, hibernation.BlockedRequest{NodeName: v.NodeName, Reason: v.Reason})
 		}
 	}
-	return nil
 }

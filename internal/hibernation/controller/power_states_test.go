@@ -63,6 +63,7 @@ func scenarios() map[string]func(*testing.T, *env) {
 		"a machine that another tool stopped is started again":                  startsStoppedMachine,
 		"a start that the cloud accepts and forgets is repeated":                repeatsLostStarts,
 		"a hibernated cluster resumes although its version is unknown by now":   resumesWithoutVersion,
+		"a cluster of plain Kubernetes hibernates without any version":          hibernatesWithoutVersion,
 		"a paused cluster is left as it is, and goes on after the pause":        pausesAndContinues,
 		"a cluster that is deleted while it hibernates is left as it is":        deletedWhileHibernated,
 	}
@@ -186,7 +187,7 @@ func keepsUnstoppableCluster(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "OperationNotPermitted", Message: "Stop protection.", InstanceIDs: s.ids[:1]})
 	s.setPowerState(t, hivev1.PowerStateHibernating)
-	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"OperationNotPermitted for one of " + s.ids[0], "Stop protection.", "no machine is stopped"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"OperationNotPermitted for one of ", s.ids[0], "Stop protection.", "no machine is stopped"}})
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterStalledCondition, "True", hivev1.FailedToStopReason, nil})
 	if err := s.cloud.ExpectState(t, s.infraID, "running"); err != nil {
 		t.Error(err)
@@ -262,6 +263,17 @@ func resumesWithoutVersion(t *testing.T, e *env) {
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
 	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"labels":{%q:null}},"spec":{"powerState":"Running"}}`, hivev1.VersionLabel))
 	s.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+func hibernatesWithoutVersion(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newCluster(t, func(r *clusterSetup) { r.cd.Labels, r.cd.Spec.PowerState = nil, hivev1.PowerStateHibernating })
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	for _, cd := range s.history.all() {
+		if c := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition); c != nil && c.Status == metav1.ConditionFalse {
+			t.Errorf("a cluster without a version was called %s: %s", c.Reason, c.Message)
+		}
+	}
 }
 
 func pausesAndContinues(t *testing.T, e *env) {

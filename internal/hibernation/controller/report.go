@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/hibernation"
@@ -18,14 +17,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// report writes the plan into the status, and its refusal if its effect was refused: the report says when to try again.
-func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
-	if refused != nil {
-		plan = plan.WithRefusal(actuator.ErrorClass(refused.Class), refused.Message)
-	}
+// report writes the plan into the status. What becomes of effects is observed by later passes.
+func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
 	if plan.CloudInterval > 0 {
 		// The pass need not run to find out that nothing has changed.
 		c.accounts.Watch(seen.name, plan.CloudInterval)
+	}
+	if plan.ProbeInterval > 0 {
+		c.pool.Watch(seen.name, plan.ProbeInterval)
 	}
 	events := hibernation.TransitionEvents(cd.Status.Conditions, plan)
 	var decided []csr.Verdict
@@ -42,12 +41,17 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterStalledCondition, plan.Stalled)
 	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, c.Clock)
 	cd.Status.PowerState = hibernation.DisplayedPowerState(plan.Hibernating)
+	transitions := finishedTransitions(cd.Status.Hibernation, plan.Record)
 	cd.Status.Hibernation = plan.Record
+	if seen.version != "" && (cd.Status.ClusterVersionStatus == nil || cd.Status.ClusterVersionStatus.Desired.Version != seen.version) {
+		cd.Status.ClusterVersionStatus = &hivev1.ClusterVersionStatus{Desired: hivev1.Release{Version: seen.version}}
+	}
 	c.accounts.ExpectPass(seen.name, plan.RequeueAfter)
 	return reconcile.FollowUp{
 		Rule: plan.Rule, RequeueAfter: max(plan.RequeueAfter, seen.ownerInterval), Events: events,
 		AfterSave: func() {
 			c.Metrics.countTransitions(events, decided)
+			c.Metrics.observeDurations(transitions)
 			if seen.approvals != nil {
 				seen.approvals.untold = nil
 			}

@@ -2,12 +2,15 @@
 
 // Package targetcluster is a client of the API server of a cluster that hibernates or resumes: it probes it, lists nodes and
 // certificate requests, and approves. The server belongs to a user of the hub and may be hostile, so every look has a deadline
-// and budgets of bytes, pages and items. No connection outlives a pass: after a hibernation nothing of the old ones can be
-// trusted.
+// and budgets of bytes, pages and items. A connection ends with the first error and with each wake-up: after a hibernation nothing of
+// the old ones can be trusted.
+//
+// Reading order: pool.go (what passes call) → client.go (one connection) → list_items.go (budgets) → nodes.go, requests.go, machines.go.
 package targetcluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -29,6 +33,8 @@ const (
 	LookTimeout    = 10 * time.Second
 	connectTimeout = 2 * time.Second
 	callTimeout    = 5 * time.Second
+	// idleTimeout is how long a connection stays that nobody uses: most clusters that run are looked at every ten minutes.
+	idleTimeout = 30 * time.Second
 	// maxPageBytes and maxLookBytes are for 5,000 nodes, the most that Kubernetes supports, of 20 KiB each.
 	maxPageBytes = 16 << 20
 	maxLookBytes = 128 << 20
@@ -44,10 +50,12 @@ type Dialer struct {
 	Endpoints egress.Endpoints
 }
 
-// ClusterClient is a connection to one cluster for one pass.
+// ClusterClient is a connection to one cluster, with the budgets of one look.
 type ClusterClient struct {
 	rest      *rest.RESTClient
+	config    *rest.Config
 	transport *http.Transport
+	wrapped   http.RoundTripper
 	date      *firstDate
 	// callTimeout bounds each call with its answer.
 	callTimeout time.Duration
@@ -94,20 +102,26 @@ func (d Dialer) Dial(kubeconfig []byte) (*ClusterClient, error) {
 	// connection from before the hibernation could be used again and hang until its timeout.
 	transport := &http.Transport{
 		TLSClientConfig: tls, ForceAttemptHTTP2: true, TLSHandshakeTimeout: connectTimeout, Proxy: proxy,
-		DialContext: (&net.Dialer{Timeout: connectTimeout, Control: d.Endpoints.ControlDial}).DialContext,
+		DialContext: (&net.Dialer{Timeout: connectTimeout, Control: d.Endpoints.ControlDial}).DialContext, IdleConnTimeout: idleTimeout,
 	}
 	egress.BoundTransport(transport)
 	wrapped, err := rest.HTTPWrappersForConfig(cfg, transport)
 	if err != nil {
 		return nil, errUnreadable
 	}
-	date := &firstDate{RoundTripper: wrapped}
-	httpClient := egress.NewClient(date, maxPageBytes, maxLookBytes)
-	r, err := rest.UnversionedRESTClientForConfigAndClient(cfg, httpClient)
+	return (&ClusterClient{config: cfg, transport: transport, wrapped: wrapped, callTimeout: callTimeout}).renew()
+}
+
+// renew returns the same connection with budgets of its own.
+func (c *ClusterClient) renew() (*ClusterClient, error) {
+	next := *c
+	next.date = &firstDate{RoundTripper: c.wrapped}
+	r, err := rest.UnversionedRESTClientForConfigAndClient(c.config, egress.NewClient(next.date, maxPageBytes, maxLookBytes))
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
-	return &ClusterClient{rest: r, transport: transport, date: date, callTimeout: callTimeout}, nil
+	next.rest = r
+	return &next, nil
 }
 
 // loadKubeconfig reads a kubeconfig and refuses what would let its author reach more than the cluster.
@@ -166,4 +180,41 @@ func (c *ClusterClient) discardAnswer(ctx context.Context, request *rest.Request
 		return egress.ErrAnswerTooLarge
 	}
 	return nil
+}
+
+// versionPath is served by OpenShift.
+const versionPath = "/apis/config.openshift.io/v1/clusterversions/version"
+
+// maxVersionBytes is far more than a version needs, because it is written into the status.
+const maxVersionBytes = 256
+
+// ReadVersion returns the version that an OpenShift cluster is at or goes to; false if the cluster is none. A version that may not be
+// read is empty.
+func (c *ClusterClient) ReadVersion(ctx context.Context) (version string, isOpenShift bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
+	defer cancel()
+	body, err := c.rest.Get().AbsPath(versionPath).MaxRetries(0).Stream(ctx)
+	switch {
+	case k8serrors.IsNotFound(err):
+		return "", false, nil
+	case k8serrors.IsForbidden(err):
+		return "", true, nil
+	case err != nil:
+		return "", false, fmt.Errorf("read the version: %w", err)
+	}
+	defer func() { _ = body.Close() }()
+	var answer struct {
+		Status struct {
+			Desired struct {
+				Version string `json:"version"`
+			} `json:"desired"`
+		} `json:"status"`
+	}
+	if err := json.NewDecoder(io.LimitReader(body, maxItemBytes)).Decode(&answer); err != nil {
+		return "", true, malformedUnlessBroken(err)
+	}
+	if version = answer.Status.Desired.Version; len(version) > maxVersionBytes {
+		return "", true, errMalformed
+	}
+	return version, true, nil
 }

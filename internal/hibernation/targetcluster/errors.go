@@ -24,6 +24,9 @@ func IsTooCostly(err error) bool {
 
 // IsLasting reports whether an error is none of a server that only starts.
 func IsLasting(err error) bool {
+	if _, ok := errors.AsType[*KubeconfigError](err); ok {
+		return true
+	}
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
 	_, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	return findOwnError(err) != nil || isUntrusted || k8serrors.IsUnauthorized(err) || ok && isRedirect(status.Status().Code)
@@ -48,6 +51,9 @@ func findOwnError(err error) error {
 // DescribeError says in stable words why a cluster cannot be reached: no ports, no times, no request ids, because the text
 // is shown in a condition and compared with the last one.
 func DescribeError(err error) string {
+	if missing, ok := errors.AsType[*KubeconfigError](err); ok {
+		return missing.Message
+	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
 		return fmt.Sprintf("the name %s cannot be resolved", dns.Name)
 	}

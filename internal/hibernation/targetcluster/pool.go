@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/hibernation/csr"
+)
+
+const (
+	// promptLooks are made at once, and patientLooks at clusters that did not answer in time before: they hold up no others.
+	promptLooks, patientLooks = 100, 25
+	// kubeconfigAge is for how long a kubeconfig is used that works, before it is read again.
+	kubeconfigAge = time.Minute
+	// patientAfter is how long a look takes that shows that its cluster is slow.
+	patientAfter = 2 * time.Second
+)
+
+// Pool looks at clusters beside the passes, which read what is known and never wait for a cluster. It keeps a connection for as long
+// as a cluster is awake and answers. Its fields are set before it is used.
+type Pool struct {
+	Dialer Dialer
+	// Clock is the source of the current time.
+	Clock clock.PassiveClock
+	// ReadKubeconfig reads a Secret of a namespace; what is wrong with it is a *KubeconfigError.
+	ReadKubeconfig func(ctx context.Context, namespace, secret string) ([]byte, error)
+	// Enqueue has a cluster's pass run soon, and does not block.
+	Enqueue func(cluster types.NamespacedName)
+
+	prompt, patient workqueue.TypedDelayingInterface[types.NamespacedName]
+	mu              sync.Mutex
+	clusters        map[types.NamespacedName]*pooledCluster
+	counts          PoolCounts
+}
+
+// PoolCounts are looks, by whether the cluster has answered.
+type PoolCounts struct {
+	Answers, Silences float64
+}
+
+// NewPool returns a pool that dials nobody before it is started.
+func NewPool(d Dialer, c clock.PassiveClock) *Pool {
+	return &Pool{
+		Dialer: d, Clock: c, clusters: map[types.NamespacedName]*pooledCluster{},
+		prompt: workqueue.NewTypedDelayingQueue[types.NamespacedName](), patient: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+	}
+}
+
+// KubeconfigError says why there is no kubeconfig to dial with.
+type KubeconfigError struct{ Message string }
+
+// Error implements error.
+func (e *KubeconfigError) Error() string { return e.Message }
+
+// Depth is how much of a cluster is read.
+type Depth int
+
+// The depths; each has what the ones before have.
+const (
+	ReadAPI Depth = iota
+	ReadNodes
+	ReadRequests
+)
+
+// Question is what a pass wants to know of a cluster.
+type Question struct {
+	Cluster types.NamespacedName
+	// Secret has the kubeconfig.
+	Secret string
+	// WakeUp is when the cluster's last resume began; a connection from before is of no use.
+	WakeUp time.Time
+	Depth  Depth
+}
+
+// Look is what was found at a cluster.
+type Look struct {
+	Question
+	// At is when it began, and Took how long it took.
+	At   time.Time
+	Took time.Duration
+	// Err is why the cluster does not answer.
+	Err error
+	// Date is the time by the cluster's own clock; zero if it has not told.
+	Date  time.Time
+	Nodes []hibernation.ObservedNode
+	// Requests are certificate requests, and RequestsErr says why there are none to judge.
+	Requests    []certificatesv1.CertificateSigningRequest
+	RequestsErr error
+	Machines    []csr.KnownMachine
+	IsOpenShift bool
+	// Version is that of an OpenShift cluster; empty if it is none or its version may not be read. Only looks at the API read it.
+	Version string
+	// Approvals are what became of those that were handed in before.
+	Approvals []Approval
+}
+
+// Approval is what became of the approval of a certificate request. One that was decided, changed or deleted since is no error.
+type Approval struct {
+	Request *certificatesv1.CertificateSigningRequest
+	IsMade  bool
+	Err     error
+}
+
+// pooledCluster is what is known and wanted of one cluster. The lock of its pool guards it.
+type pooledCluster struct {
+	Question
+	// look is one that no pass has seen yet; nil if there is none. silence describes the last one if there was no answer.
+	look    *Look
+	silence string
+	isSlow  bool
+	// isPlain says that the cluster is none of OpenShift.
+	isPlain bool
+	// due is when it is looked at next; zero is never. Then interval says when again while it is silent as before.
+	due      time.Time
+	interval time.Duration
+	// isAwaited says that a pass has ended to wait for the answer, and isLooking that it is being looked for.
+	isAwaited, isLooking bool
+	// approvals are to be made before the next look, and made are what became of them.
+	approvals []certificatesv1.CertificateSigningRequest
+	made      []Approval
+	connection
+}
+
+// connection is with a cluster that has answered; a look takes it for as long as it lasts.
+type connection struct {
+	client       *ClusterClient
+	kubeconfig   []byte
+	kubeconfigAt time.Time
+	wakeUp       time.Time
+}
+
+func (c *connection) end() {
+	if c.client != nil {
+		c.client.Close()
+	}
+	*c = connection{}
+}
+
+// Ask returns an answer that no pass has seen yet; false if the pass has to wait for one.
+func (p *Pool) Ask(q Question) (Look, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clusters[q.Cluster]
+	if c == nil {
+		c = &pooledCluster{}
+		p.clusters[q.Cluster] = c
+	}
+	c.Question = q
+	if c.look != nil && c.look.answers(q) {
+		seen := *c.look
+		seen.Approvals, c.made, c.look = c.made, nil, nil
+		return seen, true
+	}
+	c.isAwaited = true
+	p.want(c, p.Clock.Now())
+	return Look{}, false
+}
+
+func (l *Look) answers(q Question) bool {
+	return l.Secret == q.Secret && l.WakeUp.Equal(q.WakeUp) && l.Depth >= q.Depth
+}
+
+// IsPlain reports whether a cluster that has answered is none of OpenShift.
+func (p *Pool) IsPlain(cluster types.NamespacedName) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clusters[cluster]
+	return c != nil && c.isPlain
+}
+
+// Watch has a cluster looked at again after an interval, and enqueued unless it is silent as before.
+func (p *Pool) Watch(cluster types.NamespacedName, interval time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[cluster]; c != nil {
+		c.interval = interval
+		p.want(c, p.Clock.Now().Add(interval))
+	}
+}
+
+// Approve has certificate requests approved, and the cluster looked at after that.
+func (p *Pool) Approve(cluster types.NamespacedName, requests []certificatesv1.CertificateSigningRequest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[cluster]; c != nil {
+		c.approvals, c.isAwaited = append(c.approvals, requests...), true
+		p.want(c, p.Clock.Now())
+	}
+}
+
+// Rest ends the connection with a cluster that is not to be dialled, or is gone.
+func (p *Pool) Rest(cluster types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[cluster]; c != nil {
+		c.end()
+		delete(p.clusters, cluster)
+	}
+}
+
+// Counts returns how many looks there were so far.
+func (p *Pool) Counts() PoolCounts {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counts
+}
+
+// want puts a cluster into the queue of its kind; the earlier of two times counts.
+func (p *Pool) want(c *pooledCluster, due time.Time) {
+	if c.due.IsZero() || due.Before(c.due) {
+		c.due = due
+	}
+	queue := p.prompt
+	if c.isSlow {
+		queue = p.patient
+	}
+	queue.AddAfter(c.Cluster, due.Sub(p.Clock.Now()))
+}
+
+// Start implements manager.Runnable. It returns when ctx ends, with all that it has started.
+func (p *Pool) Start(ctx context.Context) error {
+	var work sync.WaitGroup
+	for queue, count := range map[workqueue.TypedDelayingInterface[types.NamespacedName]]int{p.prompt: promptLooks, p.patient: patientLooks} {
+		for range count {
+			work.Go(func() { p.work(ctx, queue) })
+		}
+	}
+	<-ctx.Done()
+	p.prompt.ShutDown()
+	p.patient.ShutDown()
+	work.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.clusters {
+		c.end()
+	}
+	return nil
+}
+
+func (p *Pool) work(ctx context.Context, queue workqueue.TypedDelayingInterface[types.NamespacedName]) {
+	for {
+		name, isOver := queue.Get()
+		if isOver {
+			return
+		}
+		if job := p.take(name); job != nil && ctx.Err() == nil {
+			p.publish(ctx, job, p.lookAt(ctx, job))
+		}
+		queue.Done(name)
+	}
+}
+
+// lookJob is one look at a cluster, with what it was handed.
+type lookJob struct {
+	connection
+	cluster   *pooledCluster
+	question  Question
+	approvals []certificatesv1.CertificateSigningRequest
+	made      []Approval
+}
+
+func (p *Pool) take(name types.NamespacedName) *lookJob {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clusters[name]
+	if c == nil || c.due.IsZero() || c.isLooking {
+		return nil
+	}
+	if c.due.After(p.Clock.Now()) {
+		p.want(c, c.due)
+		return nil
+	}
+	job := &lookJob{connection: c.connection, cluster: c, question: c.Question, approvals: c.approvals}
+	c.due, c.isLooking, c.approvals, c.connection = time.Time{}, true, nil, connection{}
+	return job
+}
+
+// lookAt reads what was asked. Only one look at a cluster is made at any time.
+func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
+	ctx, cancel := context.WithTimeout(ctx, LookTimeout)
+	defer cancel()
+	look := &Look{Question: job.question, At: p.Clock.Now()}
+	client, err := p.connect(ctx, job, look.At)
+	look.Err = err
+	for i := range job.approvals {
+		r := &job.approvals[i]
+		if look.Err == nil {
+			err = client.ApproveRequest(ctx, r)
+		}
+		job.made = append(job.made, Approval{Request: r, IsMade: err == nil, Err: ignoreDecided(err)})
+	}
+	if look.Err == nil {
+		look.Err = client.read(ctx, look)
+	}
+	look.Took = p.Clock.Since(look.At)
+	if look.Err != nil {
+		// Half of what was to be read is nothing to decide by: a node that is missing in the list would look gone.
+		look.Nodes, look.Requests, look.Machines = nil, nil, nil
+	}
+	return look
+}
+
+// ignoreDecided drops the errors of requests that were decided, changed or deleted since they were judged.
+func ignoreDecided(err error) error {
+	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// connect keeps the connection of a cluster that answers, and makes another one after an error, a wake-up or a new kubeconfig.
+func (p *Pool) connect(ctx context.Context, job *lookJob, now time.Time) (*ClusterClient, error) {
+	isSame := job.client != nil && job.wakeUp.Equal(job.question.WakeUp)
+	if isSame && now.Sub(job.kubeconfigAt) < kubeconfigAge {
+		return job.client.renew()
+	}
+	kubeconfig, err := p.ReadKubeconfig(ctx, job.question.Cluster.Namespace, job.question.Secret)
+	if err != nil {
+		return nil, err
+	}
+	if isSame && bytes.Equal(kubeconfig, job.kubeconfig) {
+		job.kubeconfigAt = now
+		return job.client.renew()
+	}
+	job.end()
+	client, err := p.Dialer.Dial(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	job.connection = connection{client: client, kubeconfig: kubeconfig, kubeconfigAt: now, wakeUp: job.question.WakeUp}
+	return client, nil
+}
+
+// publish keeps a look, and enqueues the cluster if its pass waits for it or has something new to report.
+func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := job.cluster
+	c.isLooking = false
+	isForgotten := ctx.Err() != nil || p.clusters[job.question.Cluster] != c
+	if look.Err != nil || isForgotten {
+		job.end() // After a hibernation nothing of an old connection can be trusted.
+	}
+	if look.Err == nil {
+		p.counts.Answers++
+	} else {
+		p.counts.Silences++
+	}
+	if isForgotten {
+		return
+	}
+	c.connection = job.connection
+	silence := ""
+	if look.Err != nil {
+		silence = DescribeError(look.Err)
+	}
+	isAsBefore := silence != "" && silence == c.silence
+	c.silence, c.isSlow = silence, silence != "" && look.Took > patientAfter
+	c.made = append(c.made, job.made...)
+	if look.Err == nil && look.Depth == ReadAPI {
+		c.isPlain = !look.IsOpenShift
+	}
+	switch {
+	case !look.answers(c.Question):
+		p.want(c, p.Clock.Now()) // The pass has asked for more meanwhile.
+	case isAsBefore && !c.isAwaited && c.interval > 0:
+		p.want(c, p.Clock.Now().Add(c.interval))
+	default:
+		c.look, c.isAwaited = look, false
+		p.Enqueue(c.Cluster)
+	}
+	if !c.due.IsZero() {
+		p.want(c, c.due) // It may have been taken from a queue while it was looked at.
+	}
+}
+
+// read fills in what the question is about.
+func (c *ClusterClient) read(ctx context.Context, look *Look) error {
+	err := c.Probe(ctx)
+	if err != nil {
+		return fmt.Errorf("probe: %w", err)
+	}
+	look.Date = c.FirstDate()
+	if look.Depth == ReadAPI {
+		look.Version, look.IsOpenShift, err = c.ReadVersion(ctx)
+		return err
+	}
+	if look.Depth >= ReadNodes {
+		if look.Nodes, err = c.ListNodes(ctx); err != nil {
+			return err
+		}
+	}
+	if look.Depth < ReadRequests {
+		return nil
+	}
+	if look.Requests, err = c.ListRequests(ctx); IsTooCostly(err) {
+		// Whoever fills a cluster with requests must not make it look unreachable.
+		look.RequestsErr = err
+		return nil
+	} else if err != nil {
+		return err
+	}
+	look.Machines, look.IsOpenShift, err = c.ListMachines(ctx)
+	return err
+}

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// poolServer is an API server that counts connections, and answers or not.
+type poolServer struct {
+	*httptest.Server
+	connections, approvals atomic.Int64
+	isSilent, hangs        atomic.Bool
+	version                string
+}
+
+func startPoolServer(t *testing.T) *poolServer {
+	t.Helper()
+	s := &poolServer{}
+	ended := make(chan struct{})
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case s.hangs.Load():
+			select {
+			case <-r.Context().Done():
+			case <-ended:
+			}
+		case s.isSilent.Load():
+			w.WriteHeader(http.StatusInternalServerError)
+		case r.URL.Path == versionPath && s.version != "":
+			_, _ = fmt.Fprintf(w, `{"status":{"desired":{"version":%q}}}`, s.version)
+		case r.URL.Path == versionPath, strings.HasPrefix(r.URL.Path, "/apis/machine"):
+			w.WriteHeader(http.StatusNotFound)
+		case r.Method == http.MethodPatch:
+			s.approvals.Add(1)
+		case r.URL.Path != "/readyz":
+			_, _ = w.Write([]byte(`{"items":[]}`))
+		}
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			s.connections.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(func() {
+		close(ended)
+		s.Close()
+	})
+	return s
+}
+
+// testPool is a pool with the clusters of a test, by the names of their Secrets.
+type testPool struct {
+	*Pool
+	t        *testing.T
+	mu       sync.Mutex
+	servers  map[string]*poolServer
+	enqueued chan types.NamespacedName
+	passes   atomic.Int64
+}
+
+func startPool(t *testing.T) *testPool {
+	t.Helper()
+	p := &testPool{Pool: NewPool(Dialer{AllowInsecure: true}, clock.RealClock{}), t: t, servers: map[string]*poolServer{}, enqueued: make(chan types.NamespacedName, 1000)}
+	p.ReadKubeconfig = func(_ context.Context, _, secret string) ([]byte, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.servers[secret] == nil {
+			return nil, &KubeconfigError{Message: "no Secret " + secret}
+		}
+		return kubeconfig(t, p.servers[secret].URL, nil), nil
+	}
+	p.Enqueue = func(cluster types.NamespacedName) {
+		p.passes.Add(1)
+		p.enqueued <- cluster
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.Start(ctx) }()
+	t.Cleanup(func() {
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func (p *testPool) add(name string) *poolServer {
+	s := startPoolServer(p.t)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.servers[name] = s
+	return s
+}
+
+func question(name string, depth Depth) Question {
+	return Question{Cluster: types.NamespacedName{Namespace: "ns", Name: name}, Secret: name, Depth: depth}
+}
+
+// look asks until there is an answer, as passes do.
+func (p *testPool) look(q Question) Look {
+	p.t.Helper()
+	for {
+		if seen, isKnown := p.Ask(q); isKnown {
+			return seen
+		}
+		p.await(q.Cluster.Name)
+	}
+}
+
+func (p *testPool) await(name string) {
+	p.t.Helper()
+	for {
+		select {
+		case cluster := <-p.enqueued:
+			if cluster.Name == name {
+				return
+			}
+		case <-time.After(time.Minute):
+			p.t.Fatalf("%s was not enqueued", name)
+		}
+	}
+}
+
+func TestAConnectionLastsAsLongAsItsClusterIsAwake(t *testing.T) {
+	p := startPool(t)
+	s := p.add("one")
+	q := question("one", ReadRequests)
+	for range 3 {
+		if seen := p.look(q); seen.Err != nil {
+			t.Fatal(seen.Err)
+		}
+	}
+	expectConnections(t, s, 1, "several looks")
+	q.WakeUp = time.Unix(1, 0)
+	p.look(q)
+	expectConnections(t, s, 2, "another wake-up")
+	s.isSilent.Store(true)
+	if seen := p.look(q); seen.Err == nil || DescribeError(seen.Err) != "the server answers with 500" {
+		t.Errorf("a silent cluster: %v", seen.Err)
+	}
+	s.isSilent.Store(false)
+	p.look(q)
+	expectConnections(t, s, 3, "an error")
+	p.Rest(q.Cluster)
+	p.look(q)
+	expectConnections(t, s, 4, "a rest")
+}
+
+func (p *testPool) awaitSilences(count float64) {
+	p.t.Helper()
+	testenv.Eventually(p.t, fmt.Sprintf("%v looks had no answer", count), func() error {
+		got := p.Counts().Silences
+		return testenv.ErrorIf(got < count, "found %v", got)
+	})
+}
+
+func expectConnections(t *testing.T, s *poolServer, want int64, after string) {
+	t.Helper()
+	if got := s.connections.Load(); got != want {
+		t.Errorf("after %s there were %d connections, want %d", after, got, want)
+	}
+}
+
+// TestAClusterThatIsSilentAsBeforeHasNoPass is watched often, and enqueued only when there is news.
+func TestAClusterThatIsSilentAsBeforeHasNoPass(t *testing.T) {
+	p := startPool(t)
+	s := p.add("one")
+	s.isSilent.Store(true)
+	q := question("one", ReadAPI)
+	p.look(q)
+	passes := p.passes.Load()
+	p.Watch(q.Cluster, time.Millisecond)
+	p.awaitSilences(p.Counts().Silences + 5)
+	if got := p.passes.Load(); got != passes {
+		t.Errorf("%d passes while nothing changed", got-passes)
+	}
+	s.isSilent.Store(false)
+	p.await("one")
+	if seen, isKnown := p.Ask(q); !isKnown || seen.Err != nil {
+		t.Errorf("once it answers: %+v, %t", seen, isKnown)
+	}
+}
+
+// TestClustersThatHangHoldUpNoOther has more of them than are looked at at once.
+func TestClustersThatHangHoldUpNoOther(t *testing.T) {
+	p := startPool(t)
+	hung := p.add("hung")
+	hung.hangs.Store(true)
+	for i := range promptLooks + patientLooks {
+		q := question("hung", ReadAPI)
+		q.Cluster.Name = fmt.Sprintf("hung-%d", i)
+		p.Ask(q)
+	}
+	p.awaitSilences(promptLooks)
+	for i := range promptLooks + patientLooks {
+		q := question("hung", ReadAPI)
+		q.Cluster.Name = fmt.Sprintf("hung-%d", i)
+		p.Ask(q)
+		p.Ask(q)
+	}
+	p.add("quick")
+	before := p.Counts().Silences
+	if seen := p.look(question("quick", ReadAPI)); seen.Err != nil {
+		t.Error(seen.Err)
+	}
+	if ended := p.Counts().Silences - before; ended >= promptLooks {
+		t.Errorf("the look had to wait for %v others to end", ended)
+	}
+}
+
+func TestApprovalsThatAreHandedInAreMadeAndTold(t *testing.T) {
+	p := startPool(t)
+	s := p.add("one")
+	q := question("one", ReadRequests)
+	p.look(q)
+	requests := []certificatesv1.CertificateSigningRequest{{ObjectMeta: metav1.ObjectMeta{Name: "csr-0", UID: "u0"}}, {ObjectMeta: metav1.ObjectMeta{Name: "csr-1", UID: "u1"}}}
+	p.Approve(q.Cluster, requests)
+	seen := p.look(q)
+	if len(seen.Approvals) != 2 || !seen.Approvals[0].IsMade || !seen.Approvals[1].IsMade || s.approvals.Load() != 2 {
+		t.Errorf("found %+v and %d approvals, want two that were made", seen.Approvals, s.approvals.Load())
+	}
+	s.isSilent.Store(true)
+	p.Approve(q.Cluster, requests[:1])
+	if seen := p.look(q); len(seen.Approvals) != 1 || seen.Approvals[0].IsMade || seen.Approvals[0].Err == nil {
+		t.Errorf("a cluster that is silent: %+v", seen.Approvals)
+	}
+}
+
+func TestTheVersionIsReadWhereThereIsOne(t *testing.T) {
+	p := startPool(t)
+	p.add("openshift").version = "4.16.3"
+	p.add("plain")
+	for name, want := range map[string]string{"openshift": "4.16.3", "plain": ""} {
+		q := question(name, ReadAPI)
+		if seen := p.look(q); seen.Version != want || p.IsPlain(q.Cluster) != (want == "") {
+			t.Errorf("%s: version %q, plain %t", name, seen.Version, p.IsPlain(q.Cluster))
+		}
+	}
+	q := question("nobody", ReadAPI)
+	seen := p.look(q)
+	if _, isMissing := errors.AsType[*KubeconfigError](seen.Err); !isMissing || !IsLasting(seen.Err) || p.IsPlain(q.Cluster) {
+		t.Errorf("without a Secret: %v", seen.Err)
+	}
+}
