@@ -34,7 +34,12 @@ require (
 
 require golang.org/x/crypto/x509roots/fallback v0.0.0-20261030153154-30a33513ff6d
 
-require sigs.k8s.io/gateway-api v1.6.3
+require (
+	github.com/distribution/reference v0.6.0
+	sigs.k8s.io/gateway-api v1.6.3
+)
+
+require github.com/opencontainers/go-digest v1.0.0 // indirect
 
 require (
 	filippo.io/edwards25519 v1.2.0 // indirect

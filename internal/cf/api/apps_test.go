@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -167,4 +169,46 @@ func TestInstancesOfOneAnswerAreBounded(t *testing.T) {
 		t.Errorf("found %.200s", r.body)
 	}
 	alice.expect(t, http.StatusOK, path+"&per_page=5", "", "resources#=5")
+}
+
+func TestLoginsAtRegistriesAreSecretsOfTheApp(t *testing.T) {
+	t.Parallel()
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, stopped)
+	alice := e.callerNamed(t, "alice")
+	createPackage := func(status int, image, login string) string {
+		t.Helper()
+		answer := alice.expect(t, status, "POST /v3/packages", `{"type":"docker","data":{"image":"`+image+`"`+login+`},`+relatedTo(app)+`}`)
+		if strings.Contains(string(answer.body), "s3cret") {
+			t.Errorf("expected an answer without the password, found %s", answer.body)
+		}
+		if status != http.StatusCreated {
+			return ""
+		}
+		made := &korifiv1alpha1.CFPackage{}
+		testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: answer.field(t, "guid")}, made))
+		if len(made.Spec.Source.Registry.ImagePullSecrets) != 1 {
+			t.Fatalf("expected one Secret, found %v", made.Spec.Source.Registry)
+		}
+		return made.Spec.Source.Registry.ImagePullSecrets[0].Name
+	}
+	createPackage(http.StatusUnprocessableEntity, "shop", `,"username":"alice"`)
+	createPackage(http.StatusUnprocessableEntity, "No/Image", `,"username":"alice","password":"s3cret1"`)
+	first := createPackage(http.StatusCreated, "registry.example.com:5000/shop:1", `,"username":"alice","password":"s3cret1"`)
+	second := createPackage(http.StatusCreated, "registry.example.com:5000/other:2", `,"username":"alice","password":"s3cret2"`)
+	hub := createPackage(http.StatusCreated, "shop", `,"username":"alice","password":"s3cret3"`)
+	if first != second || first == hub {
+		t.Errorf("expected one Secret for each registry, found %s, %s and %s", first, second, hub)
+	}
+	for name, want := range map[string]string{
+		first: `{"auths":{"registry.example.com:5000":{"auth":"YWxpY2U6czNjcmV0Mg==","password":"s3cret2","username":"alice"}}}`,
+		hub:   `{"auths":{"https://index.docker.io/v1/":{"auth":"YWxpY2U6czNjcmV0Mw==","password":"s3cret3","username":"alice"}}}`,
+	} {
+		secret := &corev1.Secret{}
+		testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: name}, secret))
+		if found := string(secret.Data[corev1.DockerConfigJsonKey]); found != want || len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].Name != app {
+			t.Errorf("expected a Secret of the app with %s, found %s of %v", want, found, secret.OwnerReferences)
+		}
+	}
+	e.log.ExpectWithout(t, "s3cret1", "s3cret2", "s3cret3")
 }

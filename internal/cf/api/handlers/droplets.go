@@ -187,14 +187,14 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because Torpor builds no code; found " + cmp.Or(body.Type, "none") + "; push with --docker-image")
 	case body.Data.Image == "":
 		return Response{}, apierrors.NewUnprocessableEntity("expected data.image of a package of type docker, found none; name the image")
-	case body.Data.Username != "":
-		return Response{}, apierrors.NewUnprocessableEntity("expected no user name of a registry, because registries are let in by image pull secrets; leave it out and ask the platform team for one")
+	case (body.Data.Username == "") != (body.Data.Password == ""):
+		return Response{}, apierrors.NewUnprocessableEntity("expected both data.username and data.password of a registry, or neither, found one; the client takes the password from CF_DOCKER_PASSWORD")
 	}
 	app, err := r.Store.GetApp(ctx, r.Caller, body.Relationships.App.Data.GUID)
 	if err != nil {
 		return Response{}, err
 	}
-	made, err := r.Store.CreatePackage(ctx, r.Caller, app, body.Data.Image)
+	made, err := r.Store.CreatePackage(ctx, r.Caller, app, repositories.PackageImage{Name: body.Data.Image, Username: body.Data.Username, Password: body.Data.Password})
 	return presentCreated(r, presenter.ForPackage, made, err)
 }
 

@@ -129,7 +129,7 @@ func processRoutes() []Route {
 func dropletRoutes() []Route {
 	return []Route{
 		{get, "/v3/packages", false, "packages: `app_guids`", "get cfapps, cfpackages", listPackages},
-		{post, "/v3/packages", false, "name an image; type docker only", "create cfpackages", withBody(createPackage)},
+		{post, "/v3/packages", false, "name an image; type docker only; a login at its registry becomes a Secret of the app", "create cfpackages; for a login create and patch secrets", withBody(createPackage)},
 		{get, "/v3/packages/{guid}", false, "a package", "get cfpackages", getPackage},
 		{get, "/v3/packages/{guid}/droplets", false, "the droplets made from it", "get cfpackages, cfapps", listPackageDroplets},
 		{get, "/v3/apps/{guid}/packages", false, "an app's packages", seesApp, listPackages},

@@ -38,8 +38,7 @@ type Manifest struct {
 type ManifestApp struct {
 	Name   string `json:"name"`
 	Docker *struct {
-		Image    string `json:"image"`
-		Username string `json:"username"`
+		Image string `json:"image"`
 	} `json:"docker"`
 	Env             map[string]json.RawMessage `json:"env"`
 	ManifestProcess `json:",inline"`
@@ -129,9 +128,6 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	about := "For application '" + a.Name + "': "
 	if err := CheckAppName(a.Name); err != nil {
 		return apierrors.NewUnprocessableEntity(about + err.Error())
-	}
-	if a.Docker != nil && a.Docker.Username != "" {
-		return apierrors.NewUnprocessableEntity(about + "expected no docker.username, because registries are let in by image pull secrets; leave it out and ask the platform team for one")
 	}
 	var types []string
 	for i, p := range a.AllProcesses() {

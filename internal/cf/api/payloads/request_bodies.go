@@ -97,6 +97,7 @@ type PackageCreate struct {
 	Data struct {
 		Image    string `json:"image"`
 		Username string `json:"username"`
+		Password string `json:"password"`
 	} `json:"data"`
 }
 

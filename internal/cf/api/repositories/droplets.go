@@ -4,10 +4,21 @@ package repositories
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/distribution/reference"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
+
+// registryHashLength tells the registries of one app apart.
+const registryHashLength = 10
 
 // GetBuild returns a build that the caller may see. resourceType is what the client asked for: a droplet is a build that is
 // staged.
@@ -34,12 +45,53 @@ func (s *Store) ListPackagesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp
 	return listOfApp[*korifiv1alpha1.CFPackage](ctx, s, app, "list packages", &korifiv1alpha1.CFPackageList{})
 }
 
+// PackageImage is an image, and who is let in at its registry; nobody in particular if Username is empty.
+type PackageImage struct{ Name, Username, Password string }
+
 // CreatePackage names an image that an app may run.
-func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image string) (*korifiv1alpha1.CFPackage, error) {
+func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image PackageImage) (*korifiv1alpha1.CFPackage, error) {
+	registry := korifiv1alpha1.Registry{Image: image.Name}
+	if image.Username != "" {
+		secret, err := saveRegistryLogin(ctx, caller, app, image)
+		if err != nil {
+			return nil, err
+		}
+		registry.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret}}
+	}
 	return create(ctx, s, caller, &korifiv1alpha1.CFPackage{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: korifiv1alpha1.CFPackageSpec{
-		Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: app.Name},
-		Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: image}},
+		Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: app.Name}, Source: korifiv1alpha1.PackageSource{Registry: registry},
 	}})
+}
+
+// saveRegistryLogin writes what the nodes pull the image with into a Secret, and returns its name. An app has one for each registry, so
+// that a droplet of long ago is pulled with the newest password.
+func saveRegistryLogin(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image PackageImage) (string, error) {
+	named, err := reference.ParseNormalizedNamed(image.Name)
+	if err != nil {
+		return "", apierrors.NewUnprocessableEntity("expected an image such as registry.example.com/shop:1 in data.image, found " + strconv.Quote(image.Name) + ": " + err.Error())
+	}
+	registry := reference.Domain(named)
+	if registry == "docker.io" {
+		registry = "https://index.docker.io/v1/" // Its name in the configuration of clients.
+	}
+	config, err := json.Marshal(jsonObject{"auths": jsonObject{registry: jsonObject{
+		"username": image.Username, "password": image.Password, "auth": []byte(image.Username + ":" + image.Password),
+	}}})
+	if err != nil {
+		return "", fmt.Errorf("encode the login at %s: %w", registry, err)
+	}
+	data := map[string][]byte{corev1.DockerConfigJsonKey: config}
+	secret := &corev1.Secret{
+		ObjectMeta: ownedByApp(app, app.Name+"-registry-"+hashName(registry)[:registryHashLength]), Type: corev1.SecretTypeDockerConfigJson, Data: data,
+	}
+	err = caller.Client.Create(ctx, secret)
+	if k8serrors.IsAlreadyExists(err) {
+		err = patchAsCaller(ctx, caller, secret, jsonObject{"data": data})
+	}
+	if err != nil {
+		return "", apierrors.FromError(err, PackageResourceType)
+	}
+	return secret.Name, nil
 }
 
 // CreateBuild requests a droplet from a package; the build's controller makes it.
