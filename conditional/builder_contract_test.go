@@ -68,7 +68,7 @@ func differences() map[string]string {
 		"the manager of a missing CRD, after a while": "that is what the library is for",
 		"what Build returns":                          "there is a controller per start, and none while the group is dormant",
 		"typed requests":                              "take `Setup` with controller-runtime's builder",
-		"a name with a space":                         "the name is part of a path of `/debug/conditional`",
+		"a name with a space":                         "a name is one word in logs and metrics",
 	}
 }
 

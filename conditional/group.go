@@ -194,9 +194,9 @@ func (g *Group) setHeldUntil(until time.Time) {
 // enterPhase publishes a change to waiters, metrics and the log.
 func (g *Group) enterPhase(to Phase, fact groupFact, err error) phaseChange {
 	// Who waits for the phase finds it counted.
-	g.server.Registry.CountTransition(g.options.name, string(to), string(fact))
+	g.server.Registry.PhaseChanges.WithLabelValues(g.options.name, string(to), string(fact)).Inc()
 	if to == Stuck {
-		g.server.Registry.CountOverdueDrain(g.options.name)
+		g.server.Registry.OverdueDrains.WithLabelValues(g.options.name).Inc()
 	}
 	t, condition := g.setPhase(to, fact, err)
 	g.logForbidden()

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -48,14 +47,12 @@ func (h *groupHost) addTo(mgr manager.Manager) error {
 			"if there are any, make the manager with conditional.ManagerOptions")
 	}
 	if err := mgr.AddHealthzCheck("conditional", h.checkScopes((*scope.Manager).HealthzChecks)); err != nil {
-		mgr.GetLogger().WithName("conditional").Info("the first group came after the manager's start: the checks and handlers that groups add, and their page, are not served", "reason", err.Error())
+		mgr.GetLogger().WithName("conditional").Info("the first group came after the manager's start: the checks that groups add, and their page, are not served", "reason", err.Error())
 		return mgr.Add(h)
 	}
-	const page = "/debug/conditional"
 	return errors.Join(
 		mgr.AddReadyzCheck("conditional", h.checkScopes((*scope.Manager).ReadyzChecks)),
-		mgr.AddMetricsServerExtraHandler(page, h.registry.StatusPage(h.elected)),
-		mgr.AddMetricsServerExtraHandler(page+"/", http.StripPrefix(page+"/", http.HandlerFunc(h.serveScopeHandler))),
+		mgr.AddMetricsServerExtraHandler("/debug/conditional", h.registry.StatusPage(h.elected)),
 		mgr.Add(h),
 	)
 }
@@ -156,22 +153,4 @@ func (h *groupHost) checkScopes(checksOf func(*scope.Manager) map[string]healthz
 		}
 		return errors.Join(errs...)
 	}
-}
-
-// serveScopeHandler passes a request for <group>/<path> on to the group's scope. Names of groups may have slashes: the longest one
-// that fits is meant.
-func (h *groupHost) serveScopeHandler(w http.ResponseWriter, r *http.Request) {
-	var found *Group
-	for _, g := range h.members() {
-		if strings.HasPrefix(r.URL.Path, g.options.name+"/") && (found == nil || len(g.options.name) > len(found.options.name)) {
-			found = g
-		}
-	}
-	if found != nil {
-		if live := found.currentScope.Load(); live != nil {
-			http.StripPrefix(found.options.name, http.HandlerFunc(live.ServeExtra)).ServeHTTP(w, r)
-			return
-		}
-	}
-	http.NotFound(w, r)
 }

@@ -80,7 +80,7 @@ func (g *Group) end() {
 	g.notifyWaitersLocked()
 	g.mu.Unlock()
 	for _, name := range names {
-		g.server.Registry.DeleteControllerSeries(name)
+		g.server.Registry.DeleteSeries(name)
 	}
 	g.host.leave(g, err)
 }
@@ -249,12 +249,12 @@ func (l *groupLoop) recordDurations(t phaseChange) {
 	switch t.to {
 	case Running:
 		l.activation.runningAt = t.at
-		l.group.server.Registry.ObserveStart(l.group.options.name, t.at.Sub(l.activation.startingAt))
+		l.group.server.Registry.StartDurations.WithLabelValues(l.group.options.name).Observe(t.at.Sub(l.activation.startingAt).Seconds())
 	case Draining:
 		l.activation.drainingAt = t.at
 	case Dormant, Failed:
 		if !l.activation.drainingAt.IsZero() {
-			l.group.server.Registry.ObserveStop(l.group.options.name, t.at.Sub(l.activation.drainingAt))
+			l.group.server.Registry.StopDurations.WithLabelValues(l.group.options.name).Observe(t.at.Sub(l.activation.drainingAt).Seconds())
 		}
 	case Starting, Stuck:
 	}

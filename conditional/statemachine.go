@@ -33,10 +33,6 @@ const (
 	factRetry    groupFact = "Retry"    // the back-off, or the pause of the restart limit, has passed
 )
 
-func allFacts() []groupFact {
-	return []groupFact{factWanted, factUnwanted, factChanged, factUp, factBroke, factEnded, factErred, factOverdue, factRetry}
-}
-
 // groupAction is what a transition does to the one activation of a group.
 type groupAction string
 

@@ -10,6 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+func allFacts() []groupFact {
+	return []groupFact{factWanted, factUnwanted, factChanged, factUp, factBroke, factEnded, factErred, factOverdue, factRetry}
+}
+
 // TestNextIsTotal writes every phase and fact out; "." is a fact that changes nothing.
 func TestNextIsTotal(t *testing.T) {
 	const want = `

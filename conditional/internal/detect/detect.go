@@ -78,7 +78,8 @@ func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) 
 }
 
 func newDetector(w apiServer, log logr.Logger) *Detector {
-	return &Detector{server: w, log: log, outcomes: newOutcomeCounts(), loggedRefusals: map[watchTarget]bool{}}
+	counts := outcomeCounts{outcomeUnreadable: {}, outcomeMissing: {}, outcomeInitializing: {}, outcomePresent: {}}
+	return &Detector{server: w, log: log, outcomes: counts, loggedRefusals: map[watchTarget]bool{}}
 }
 
 // Subscribe returns a channel of the verdicts on the kinds, in their order. It has what is known already at once, without a
@@ -367,10 +368,6 @@ func (s *presenceSubscriber) hasSettledWatches() bool {
 	return !slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return !w.isSynced && !w.isRefused })
 }
 
-func (s *presenceSubscriber) hasRefusedWatch() bool {
-	return slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return w.isRefused })
-}
-
 func (l *detectionSession) addSubscriber(s *presenceSubscriber, i Interest, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -495,7 +492,8 @@ func (l *detectionSession) updateSchedule(b *versionState, now time.Time) {
 	for _, t := range b.kinds {
 		for _, s := range t.subscribers {
 			if s.poll == 0 {
-				b.hasWatchers, b.needsFallback = true, b.needsFallback || s.hasRefusedWatch()
+				b.hasWatchers = true
+				b.needsFallback = b.needsFallback || slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return w.isRefused })
 			} else if b.pollInterval == 0 || s.poll < b.pollInterval {
 				b.pollInterval = s.poll
 			}

@@ -248,7 +248,11 @@ func (b *versionState) planNextLook(f lookSummary, now time.Time) time.Time {
 	var next time.Time
 	if b.hasWatchers && (f.isOpen || now.Before(b.settlesAt)) {
 		next = now.Add(b.pause)
-		b.pause = min(2*b.pause, b.maxPause(f, now))
+		longest := longPause
+		if (f.isMissing || f.isProbing) && now.Before(b.eagerUntil) {
+			longest = eagerPause
+		}
+		b.pause = min(2*b.pause, longest)
 		return b.limitByPoll(next, now)
 	}
 	if !f.isProbing {
@@ -262,13 +266,6 @@ func (b *versionState) planNextLook(f lookSummary, now time.Time) time.Time {
 		next = now.Add(b.fallbackPause)
 	}
 	return b.limitByPoll(next, now)
-}
-
-func (b *versionState) maxPause(f lookSummary, now time.Time) time.Duration {
-	if (f.isMissing || f.isProbing) && now.Before(b.eagerUntil) {
-		return eagerPause
-	}
-	return longPause
 }
 
 func (b *versionState) limitByPoll(next, now time.Time) time.Time {

@@ -67,10 +67,6 @@ const (
 // outcomeCounts counts requests; the map itself never changes.
 type outcomeCounts map[lookOutcome]*atomic.Uint64
 
-func newOutcomeCounts() outcomeCounts {
-	return outcomeCounts{outcomeUnreadable: {}, outcomeMissing: {}, outcomeInitializing: {}, outcomePresent: {}}
-}
-
 // A server that lags behind, or two that disagree, must not stop a controller: a kind that vanishes without the deletion
 // of its CRD is absent only after several looks, and one whose CRD is deleted may be served for some seconds more.
 const (
@@ -154,7 +150,7 @@ func (m kindHistory) judgePresent(s lookResult, now time.Time) (kindHistory, Ver
 		}
 		m = kindHistory{identity: m.identity, lastSeen: &s}
 	} else {
-		m = kindHistory{identity: s.buildIdentity(), lastSeen: &s}
+		m = kindHistory{identity: fmt.Sprintf("%s/%s/%s/%s", s.uid, s.version, s.scope, s.plural), lastSeen: &s}
 	}
 	v := Verdict{
 		Presence: Served, Reason: "Served", Identity: m.identity,
@@ -178,8 +174,4 @@ func (m kindHistory) isSameKind(s lookResult) bool {
 		return false
 	}
 	return !s.crdKnown || m.lastSeen.uid == "" || s.uid == m.lastSeen.uid
-}
-
-func (s lookResult) buildIdentity() string {
-	return fmt.Sprintf("%s/%s/%s/%s", s.uid, s.version, s.scope, s.plural)
 }

@@ -72,8 +72,7 @@ func (p *Pool) Lease(ctx context.Context, k InformerKind, isPrivate bool) (*Leas
 	e := p.shared[k]
 	if e == nil && !isPrivate && p.borrow != nil {
 		if c, informer := p.borrow(ctx, k); c != nil {
-			e = &pooledInformer{kind: k, cache: c, informer: informer, cancel: func() {}, done: make(chan struct{})}
-			close(e.done) // Nobody is to wait for its end.
+			e = &pooledInformer{kind: k, cache: c, informer: informer, cancel: func() {}}
 			p.shared[k] = e
 		}
 	}
@@ -129,9 +128,7 @@ type pooledInformer struct {
 	cache    cache.Cache
 	informer cache.Informer
 	cancel   context.CancelFunc
-	done     chan struct{} // closed when it has stopped
-
-	leases int
+	leases   int
 }
 
 func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInformer, error) {
@@ -139,7 +136,7 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 	if err != nil {
 		return nil, err
 	}
-	e := &pooledInformer{kind: k, done: make(chan struct{})}
+	e := &pooledInformer{kind: k}
 	if e.cache, err = cache.New(p.cfg, p.cacheOptions(k)); err != nil {
 		return nil, err
 	}
@@ -151,7 +148,6 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 	}
 	p.counts.informers.Add(1)
 	go func() {
-		defer close(e.done)
 		defer p.counts.informers.Add(-1)
 		_ = e.cache.Start(ctx) // It fails only when it is called twice.
 	}()
@@ -230,9 +226,6 @@ func (l *Lease) AddIndex(ctx context.Context, i FieldIndex) error {
 
 // Release gives the lease back. It does not wait; it may be called more than once.
 func (l *Lease) Release() { l.once.Do(func() { l.pool.returnLease(l) }) }
-
-// Stopped is closed when the informer has stopped. That never comes while a handler of it does not return.
-func (l *Lease) Stopped() <-chan struct{} { return l.entry.done }
 
 // ObjectForm is how much of an object an informer decodes.
 type ObjectForm int8

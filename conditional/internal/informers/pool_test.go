@@ -86,7 +86,6 @@ func TestLeasesShareWhatIsTheSame(t *testing.T) {
 				one.Release()
 				expect(t, p, 2, 2)
 				two.Release()
-				<-two.Stopped()
 				expect(t, p, 1, 1)
 				three.Release()
 				expect(t, p, 0, 0)

@@ -5,6 +5,7 @@ package informers
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,10 +23,6 @@ type stoppableInformer struct {
 	stopped chan struct{}
 }
 
-func newStoppableInformer(inner toolscache.SharedIndexInformer) *stoppableInformer {
-	return &stoppableInformer{inner, newEndingChecker(inner), make(chan struct{})}
-}
-
 func (e *stoppableInformer) RunWithContext(ctx context.Context) {
 	context.AfterFunc(ctx, func() { close(e.stopped) })
 	go e.synced.awaitSync(e.stopped, nil)
@@ -41,9 +38,9 @@ func (e *stoppableInformer) AddEventHandlerWithOptions(h toolscache.ResourceEven
 	if err != nil {
 		return nil, err
 	}
-	ctx, remove := context.WithCancel(context.Background())
-	r := &stoppableRegistration{inner, newEndingChecker(inner), remove}
-	go r.synced.awaitSync(e.stopped, ctx.Done())
+	removed := make(chan struct{})
+	r := &stoppableRegistration{inner, newEndingChecker(inner), sync.OnceFunc(func() { close(removed) })}
+	go r.synced.awaitSync(e.stopped, removed)
 	return r, nil
 }
 
@@ -59,7 +56,7 @@ func (e *stoppableInformer) RemoveEventHandler(h toolscache.ResourceEventHandler
 type stoppableRegistration struct {
 	toolscache.ResourceEventHandlerRegistration
 	synced endingChecker
-	remove context.CancelFunc
+	remove func()
 }
 
 // HasSyncedChecker is done by the sync, or by the end or the removal before it.
@@ -109,7 +106,7 @@ func withWatchDraining(next newInformerFunc, many bool) newInformerFunc {
 		}
 		made := next(lw, obj, resync, indexers)
 		if many {
-			return newStoppableInformer(made)
+			return &stoppableInformer{made, newEndingChecker(made), make(chan struct{})}
 		}
 		return made
 	}

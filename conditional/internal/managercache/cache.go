@@ -90,8 +90,8 @@ func (c *Cache) recordUse(kind informers.InformerKind, read bool) error {
 
 // answerOf returns the cache that answers a use: that of the scope whose context this is, or the manager's.
 func (c *Cache) answerOf(ctx context.Context, obj runtime.Object, read bool) (cache.Cache, error) {
-	if s := c.scopeOf(ctx); s != nil {
-		return s, nil
+	if scope, ok := ctx.Value(scopeKey{c}).(cache.Cache); ok {
+		return scope, nil
 	}
 	return c.Cache, c.admitUse(ctx, obj, read)
 }
@@ -205,7 +205,11 @@ func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKin
 		errs = append(errs, c.client.Refresh())
 	}
 	if len(left) > 0 {
-		go c.removeInformers(context.WithoutCancel(ctx), left) // RemoveInformer may wait for a request of discovery, and the detector must not.
+		go func() { // RemoveInformer may wait for a request of discovery, and a group must not.
+			for _, obj := range left {
+				_ = c.RemoveInformer(context.WithoutCancel(ctx), obj) // It fails only for a type without a kind, and this kind has been read.
+			}
+		}()
 	}
 	return errors.Join(errs...)
 }
@@ -243,12 +247,6 @@ func (c *Cache) forgetReadsLocked(gvk schema.GroupVersionKind) (left []client.Ob
 	return left
 }
 
-func (c *Cache) removeInformers(ctx context.Context, left []client.Object) {
-	for _, obj := range left {
-		_ = c.RemoveInformer(ctx, obj) // It fails only for a type without a kind, and this kind has been read.
-	}
-}
-
 // scopeKey finds the scope whose context this is, for each outer cache its own.
 type scopeKey struct{ outer *Cache }
 
@@ -260,11 +258,6 @@ func WithScope(ctx context.Context, outer *Cache, scope cache.Cache) context.Con
 		return ctx
 	}
 	return context.WithValue(ctx, scopeKey{outer}, scope)
-}
-
-func (c *Cache) scopeOf(ctx context.Context) cache.Cache {
-	scope, _ := ctx.Value(scopeKey{c}).(cache.Cache)
-	return scope
 }
 
 // IndexField records an index. Scopes have it in each of their lives; the informer of this cache gets it with its first use, so

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
@@ -29,8 +28,9 @@ import (
 type Registry struct {
 	groupState, groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
 
-	transitions, overdueDrains *prometheus.CounterVec
-	starts, stops              *prometheus.HistogramVec
+	// PhaseChanges have the labels group, to and reason, the others that of the group alone.
+	PhaseChanges, OverdueDrains   *prometheus.CounterVec
+	StartDurations, StopDurations *prometheus.HistogramVec
 
 	mu     sync.Mutex
 	groups []*GroupEntry
@@ -60,20 +60,20 @@ func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 	made := &Registry{
 		groupState: desc("_state",
 			"1 for the phase a conditional group is in, 0 for the others; Disabled and Forbidden stand for Dormant and say why.", "group", "state"),
-		groupCount:    desc("_groups", "Conditional groups of this process."),
-		serverCount:   desc("_api_servers", "API servers that conditional groups look at."),
-		informerCount: desc("_active_informers", "Informers that run for conditional groups."),
-		leaseCount:    desc("_informer_refs", "Uses of informers by conditional groups; groups share an informer."),
-		degraded:      desc("_degraded", "Watches of this resource that are forbidden, so that discovery is polled instead.", "resource"),
-		probeCount:    desc("_probes_total", "Requests by which detectors looked for kinds.", "result"),
-		transitions:   counter("_transitions_total", "Phase changes of a conditional group.", "group", "to", "reason"),
-		overdueDrains: counter("_drain_timeouts_total", "Stops of a conditional group that outlasted its drain timeout.", "group"),
-		starts:        histogram("_start_seconds", "Time of a conditional group from Starting to Running."),
-		stops:         histogram("_stop_seconds", "Time of a conditional group from Draining until everything has returned."),
-		states:        map[stateKey]*SharedState{},
-		vectors:       findControllerVectors(),
-		hosts:         map[<-chan struct{}]any{},
-		names:         map[string]struct{}{},
+		groupCount:     desc("_groups", "Conditional groups of this process."),
+		serverCount:    desc("_api_servers", "API servers that conditional groups look at."),
+		informerCount:  desc("_active_informers", "Informers that run for conditional groups."),
+		leaseCount:     desc("_informer_refs", "Uses of informers by conditional groups; groups share an informer."),
+		degraded:       desc("_degraded", "Watches of this resource that are forbidden, so that discovery is polled instead.", "resource"),
+		probeCount:     desc("_probes_total", "Requests by which detectors looked for kinds.", "result"),
+		PhaseChanges:   counter("_transitions_total", "Phase changes of a conditional group.", "group", "to", "reason"),
+		OverdueDrains:  counter("_drain_timeouts_total", "Stops of a conditional group that outlasted its drain timeout.", "group"),
+		StartDurations: histogram("_start_seconds", "Time of a conditional group from Starting to Running."),
+		StopDurations:  histogram("_stop_seconds", "Time of a conditional group from Draining until everything has returned."),
+		states:         map[stateKey]*SharedState{},
+		vectors:        findControllerVectors(),
+		hosts:          map[<-chan struct{}]any{},
+		names:          map[string]struct{}{},
 	}
 	// Two managers may live in one process: the first one's is taken.
 	err := metrics.Registry.Register(made)
@@ -126,23 +126,9 @@ func (all *Registry) removeGroup(gone *GroupEntry) {
 		return // They share the series.
 	}
 	of := prometheus.Labels{"group": gone.Name}
-	for _, v := range []seriesDeleter{all.transitions, all.overdueDrains, all.starts, all.stops} {
+	for _, v := range []seriesDeleter{all.PhaseChanges, all.OverdueDrains, all.StartDurations, all.StopDurations} {
 		v.DeletePartialMatch(of)
 	}
-}
-
-func (all *Registry) CountTransition(group, to, reason string) {
-	all.transitions.WithLabelValues(group, to, reason).Inc()
-}
-
-func (all *Registry) CountOverdueDrain(group string) { all.overdueDrains.WithLabelValues(group).Inc() }
-
-func (all *Registry) ObserveStart(group string, took time.Duration) {
-	all.starts.WithLabelValues(group).Observe(took.Seconds())
-}
-
-func (all *Registry) ObserveStop(group string, took time.Duration) {
-	all.stops.WithLabelValues(group).Observe(took.Seconds())
 }
 
 // HostOf returns the host of a manager's groups, which its channel identifies however the manager is decorated. The first caller's
@@ -214,7 +200,7 @@ func (all *Registry) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (all *Registry) countedVectors() []prometheus.Collector {
-	return []prometheus.Collector{all.transitions, all.overdueDrains, all.starts, all.stops}
+	return []prometheus.Collector{all.PhaseChanges, all.OverdueDrains, all.StartDurations, all.StopDurations}
 }
 
 func (all *Registry) Collect(to chan<- prometheus.Metric) {
@@ -269,14 +255,11 @@ type seriesDeleter interface {
 
 // DeleteQueueGauges deletes what tells how a controller's queue is now: controller-runtime counts for ever what a stop has dropped.
 func (all *Registry) DeleteQueueGauges(controller string) {
-	all.deleteSeries(controller, "workqueue_depth", "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds")
+	all.DeleteSeries(controller, "workqueue_depth", "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds")
 }
 
-// DeleteControllerSeries deletes all series of a controller that will not start again.
-func (all *Registry) DeleteControllerSeries(controller string) { all.deleteSeries(controller) }
-
-// deleteSeries deletes the controller's series of these metrics, or of all.
-func (all *Registry) deleteSeries(controller string, only ...string) {
+// DeleteSeries deletes the controller's series of these metrics, or of all.
+func (all *Registry) DeleteSeries(controller string, only ...string) {
 	for name, v := range all.vectors {
 		if len(only) == 0 || slices.Contains(only, name) {
 			v.DeletePartialMatch(prometheus.Labels{"controller": controller})

@@ -3,6 +3,7 @@
 package process
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -80,8 +81,9 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 	for _, l := range leases {
 		l.Release()
 	}
-	<-leases[0].Stopped()
-	<-leases[2].Stopped()
+	testenv.Eventually(t, "the informers have stopped", func(context.Context) (bool, error) {
+		return one.Informers.InformerCount()+elsewhere.Informers.InformerCount() == 0, nil
+	})
 	for _, release := range []func(){leave, leave, leaveSame, leaveDecodes, leaveElsewhere} {
 		release() // The second call of one release counts no more.
 	}
@@ -110,7 +112,7 @@ func TestSeriesOfAControllerAreDeletedWithoutALookAtAllOthers(t *testing.T) {
 	testenv.Must(t, metrics.Registry.Register(counted))
 	defer metrics.Registry.Unregister(counted)
 	registry.DeleteQueueGauges("deleted")
-	registry.DeleteControllerSeries("deleted")
+	registry.DeleteSeries("deleted")
 	if n := counted.count.Load(); n != 0 {
 		t.Errorf("expected no look at all metrics, found %d: many groups that stop together would each wait for one", n)
 	}

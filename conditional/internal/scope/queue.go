@@ -204,25 +204,22 @@ func (q *trackedQueue) shutDownWithin(ctx context.Context) {
 	q.isEnding = true
 	q.mu.Unlock()
 	q.adding.Unlock()
-	waitUntil(ctx, func() bool { return q.countWaiting() == 0 || q.Len() == 0 })
+	waitUntil(ctx, func() bool {
+		waiting, _ := q.countWorkers()
+		return waiting == 0 || q.Len() == 0
+	})
 	q.shutDownOnce.Do(q.requestQueue.ShutDown)
 }
 
-func (q *trackedQueue) countWaiting() int {
+// countWorkers counts those that wait for a request, and those that have one.
+func (q *trackedQueue) countWorkers() (waiting, working int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.waiting
+	return q.waiting, len(q.working)
 }
 
 // ShutDownWithDrain is ShutDown: controller-runtime's queue does not drain.
 func (q *trackedQueue) ShutDownWithDrain() { q.ShutDown() }
-
-// isIdle reports whether no worker has a request, nor can get one, once the queue is shut down.
-func (q *trackedQueue) isIdle() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.waiting == 0 && len(q.working) == 0
-}
 
 // countUnfinished counts the requests that nobody has reconciled to an end.
 func (q *trackedQueue) countUnfinished() int {
@@ -258,7 +255,10 @@ func (m *Manager) drain(ctx context.Context) (dropped int) {
 		q.shutDownWithin(ctx)
 	}
 	for _, q := range queues {
-		waitUntil(ctx, q.isIdle)
+		waitUntil(ctx, func() bool {
+			waiting, working := q.countWorkers()
+			return waiting+working == 0
+		})
 	}
 	for _, q := range queues {
 		dropped += q.countUnfinished()

@@ -53,29 +53,27 @@ type Manager struct {
 	endWith           context.CancelCauseFunc         // ends it; the first cause counts
 	Close             func()                          // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
 
-	mu            sync.Mutex
-	queued        []manager.Runnable
-	queues        []*trackedQueue // of its controllers
-	useQueue      func(ControllerQueue) error
-	registry      *process.Registry
-	runContext    context.Context // of the runnables, nil before Run
-	isDraining    bool
-	running       sync.WaitGroup
-	healthz       map[string]healthz.Checker
-	readyz        map[string]healthz.Checker
-	extraHandlers map[string]http.Handler
+	mu         sync.Mutex
+	queued     []manager.Runnable
+	queues     []*trackedQueue // of its controllers
+	useQueue   func(ControllerQueue) error
+	registry   *process.Registry
+	runContext context.Context // of the runnables, nil before Run
+	isDraining bool
+	running    sync.WaitGroup
+	healthz    map[string]healthz.Checker
+	readyz     map[string]healthz.Checker
 }
 
 // New returns a scope with the outer manager's config, HTTP client and scheme, and the informers that
 // groups of the API server share. It makes no request.
 func New(outer manager.Manager, h *process.SharedState, o Options) (*Manager, error) {
 	m := &Manager{
-		Manager:       outer,
-		healthz:       map[string]healthz.Checker{},
-		readyz:        map[string]healthz.Checker{},
-		extraHandlers: map[string]http.Handler{},
-		useQueue:      o.UseQueue,
-		registry:      h.Registry,
+		Manager:  outer,
+		healthz:  map[string]healthz.Checker{},
+		readyz:   map[string]healthz.Checker{},
+		useQueue: o.UseQueue,
+		registry: h.Registry,
 	}
 	var endLife context.CancelFunc
 	m.lifetime, endLife = context.WithCancel(context.Background())
@@ -155,46 +153,37 @@ func (m *Manager) GetControllerOptions() config.Controller {
 
 // AddHealthzCheck records the check; the group's own check on the outer manager runs it.
 func (m *Manager) AddHealthzCheck(name string, check healthz.Checker) error {
-	return addRecorded(m, m.healthz, name, check)
+	return m.recordCheck(m.healthz, name, check)
 }
 
 // AddReadyzCheck records the check; the group's own check on the outer manager runs it.
 func (m *Manager) AddReadyzCheck(name string, check healthz.Checker) error {
-	return addRecorded(m, m.readyz, name, check)
+	return m.recordCheck(m.readyz, name, check)
 }
 
-// AddMetricsServerExtraHandler records the handler; the metrics server has it below /debug/conditional/<group>.
-func (m *Manager) AddMetricsServerExtraHandler(path string, handler http.Handler) error {
-	return addRecorded(m, m.extraHandlers, path, handler)
+// AddMetricsServerExtraHandler fails: the metrics server serves a path on every replica, for as long as it runs.
+func (m *Manager) AddMetricsServerExtraHandler(path string, _ http.Handler) error {
+	return fmt.Errorf("expected handlers of the metrics server to be set up with the outer manager, found %s in a conditional group, which runs on the leader only: add it in main.go", path)
 }
 
-func addRecorded[V any](m *Manager, into map[string]V, name string, v V) error {
+func (m *Manager) recordCheck(into map[string]healthz.Checker, name string, check healthz.Checker) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.isDraining || m.lifetime.Err() != nil {
 		return ErrClosed
 	}
-	into[name] = v
+	into[name] = check
 	return nil
 }
 
-func (m *Manager) HealthzChecks() map[string]healthz.Checker { return cloneRecorded(m, m.healthz) }
+func (m *Manager) HealthzChecks() map[string]healthz.Checker { return m.cloneChecks(m.healthz) }
 
-func (m *Manager) ReadyzChecks() map[string]healthz.Checker { return cloneRecorded(m, m.readyz) }
+func (m *Manager) ReadyzChecks() map[string]healthz.Checker { return m.cloneChecks(m.readyz) }
 
-func cloneRecorded[V any](m *Manager, of map[string]V) map[string]V {
+func (m *Manager) cloneChecks(of map[string]healthz.Checker) map[string]healthz.Checker {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(of)
-}
-
-// ServeExtra serves the recorded handler of exactly the request's path.
-func (m *Manager) ServeExtra(w http.ResponseWriter, r *http.Request) {
-	if handler, ok := cloneRecorded(m, m.extraHandlers)[r.URL.Path]; ok {
-		handler.ServeHTTP(w, r)
-		return
-	}
-	http.NotFound(w, r)
 }
 
 // closingTransport refuses requests after the scope is closed, so that no late worker reaches the API.

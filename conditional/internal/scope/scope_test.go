@@ -47,21 +47,20 @@ func TestAClosedScopeRefusesEverything(t *testing.T) {
 	_, byKind := l.GetCache().GetInformerForKind(t.Context(), corev1.SchemeGroupVersion.WithKind("Pod"))
 	_, addHandler := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
 	for what, err := range map[string]error{
-		"get":                     c.Get(t.Context(), key, known),
-		"get another kind":        c.Get(t.Context(), key, fresh),
-		"list":                    c.List(t.Context(), &corev1.PodList{}),
-		"live read":               l.GetAPIReader().Get(t.Context(), key, known),
-		"write":                   c.Create(t.Context(), unwritten),
-		"informer":                getKnown,
-		"informer of another":     getFresh,
-		"informer by kind":        byKind,
-		"handler":                 addHandler,
-		"index":                   l.GetFieldIndexer().IndexField(t.Context(), known, "x", noValues),
-		"index on informer":       informer.AddIndexers(toolscache.Indexers{}),
-		"remove informer":         l.GetCache().RemoveInformer(t.Context(), known),
-		"add a runnable":          l.Add(manager.RunnableFunc(func(context.Context) error { return nil })),
-		"add a check of health":   l.AddHealthzCheck("x", nil),
-		"serve something besides": l.AddMetricsServerExtraHandler("/x", nil),
+		"get":                   c.Get(t.Context(), key, known),
+		"get another kind":      c.Get(t.Context(), key, fresh),
+		"list":                  c.List(t.Context(), &corev1.PodList{}),
+		"live read":             l.GetAPIReader().Get(t.Context(), key, known),
+		"write":                 c.Create(t.Context(), unwritten),
+		"informer":              getKnown,
+		"informer of another":   getFresh,
+		"informer by kind":      byKind,
+		"handler":               addHandler,
+		"index":                 l.GetFieldIndexer().IndexField(t.Context(), known, "x", noValues),
+		"index on informer":     informer.AddIndexers(toolscache.Indexers{}),
+		"remove informer":       l.GetCache().RemoveInformer(t.Context(), known),
+		"add a runnable":        l.Add(manager.RunnableFunc(func(context.Context) error { return nil })),
+		"add a check of health": l.AddHealthzCheck("x", nil),
 	} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: got %v, want ErrClosed", what, err)
@@ -145,6 +144,9 @@ func TestWebhooksBelongOutside(t *testing.T) {
 			}()
 			setUp()
 		}()
+	}
+	if err := m.AddMetricsServerExtraHandler("/page", http.NotFoundHandler()); err == nil || !strings.Contains(err.Error(), "outer manager") {
+		t.Errorf("a handler of the metrics server: got %v, want an error that says where it belongs", err)
 	}
 	m.Close()
 	m.GetWebhookServer().Register("/hook", http.NotFoundHandler()) // A panic would end the process.

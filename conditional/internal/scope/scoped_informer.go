@@ -124,7 +124,7 @@ func (u *scopedInformer) detachLease() {
 
 // removeAll takes the informer out of the scope for good.
 func (u *scopedInformer) removeAll() {
-	if u.isRemoved() {
+	if u.IsStopped() {
 		return
 	}
 	for _, r := range slices.Clone(u.handlers) {
@@ -195,7 +195,7 @@ func (v *scopedCache) syncedInformer(ctx context.Context, s informers.InformerKi
 		if err := v.waitDone(ctx, u.synced.opened, nil); err != nil {
 			return nil, newUnsyncedError(s, err)
 		}
-		if u.isRemoved() {
+		if u.IsStopped() {
 			return nil, v.newUnreadableError(s)
 		}
 	}
@@ -266,7 +266,7 @@ func (u *scopedInformer) addRegistration(r *handlerRegistration) error {
 	if u.cache.isClosed || u.cache.isMuted && !r.ofClient {
 		return ErrClosed
 	}
-	if u.isRemoved() {
+	if u.IsStopped() {
 		return fmt.Errorf("add a handler for %s: %w: ask the cache for it again", u.key.GVK, errInformerRemoved)
 	}
 	if u.lease != nil {
@@ -312,9 +312,7 @@ func (u *scopedInformer) HasSyncedChecker() toolscache.DoneChecker {
 }
 
 // IsStopped is true when the scope has ended or the informer was removed from it.
-func (u *scopedInformer) IsStopped() bool { return u.isRemoved() }
-
-func (u *scopedInformer) isRemoved() bool { return isClosed(u.removed) }
+func (u *scopedInformer) IsStopped() bool { return isClosed(u.removed) }
 
 // clientCache is the cache as the scope's client has it. One that reads its own writes adds handlers, and reads go on
 // while the runnables end.
