@@ -343,6 +343,7 @@ func (s *Server) listVariables(ctx context.Context) ([]string, error) {
 // buildReadStatement reads everything at once: an idle cluster must cost its servers next to nothing. MySQL evaluates it from
 // left to right. What ends the writing therefore stands before what was written, and the transactions that are being
 // committed before those that are: one that moves from the former to the latter meanwhile is in both, not in neither.
+// A server that was killed during CLONE says for ever that it is in progress, with the error that ended it.
 // It reads each variable by its name, because the table of all variables cannot be read while a GRANT waits for a replica.
 func buildReadStatement(variables []string) string {
 	var pairs []string
@@ -355,7 +356,7 @@ func buildReadStatement(variables []string) string {
  (select json_objectagg(lower(variable_name), variable_value) from performance_schema.global_status
   where variable_name like 'Rpl\_semi\_sync\_%\_wait\_sessions' or variable_name like 'Rpl\_semi\_sync\_%\_status' or variable_name in ('Ssl_server_not_before', 'Ssl_server_not_after')),
  json_object(` + strings.Join(pairs, ", ") + `),
- (select state from performance_schema.clone_status order by id desc limit 1),
+ (select if(state = 'In Progress' and error_no <> 0, 'Failed', state) from performance_schema.clone_status order by id desc limit 1),
  (select json_arrayagg(convert(v.variable_value using utf8mb4)) from performance_schema.user_variables_by_thread v
   join performance_schema.threads t on t.thread_id = v.thread_id
   where t.processlist_command like 'Binlog Dump%' and v.variable_name = 'replica_uuid'),

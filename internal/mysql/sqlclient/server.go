@@ -27,9 +27,9 @@ const (
 	AdminPort = 33062
 	// Port is where clients and replicas connect.
 	Port = 3306
-	// maxConnections that one server gets: one is held and one is pinged by WatchConnection, one reads or acts, one is for the
-	// statement beside.
-	maxConnections = 4
+	// maxConnections that one server gets: one is held and one is pinged by WatchConnection, one reads, one acts, one is for the
+	// statement beside. None is shared, since a further one would have to log in, which nobody can while a GRANT waits.
+	maxConnections = 5
 	// pingInterval and pingTimeout are how soon a frozen server is noticed, and how long a slow one may take.
 	pingInterval, pingTimeout = time.Second, 2 * time.Second
 	// Numbers of MySQL's errors.
@@ -125,6 +125,11 @@ func (s *Server) openSpares(ctx context.Context) {
 
 // pingUntilSilent returns an error when the server does not answer. A frozen server keeps its connections open.
 func (s *Server) pingUntilSilent(ctx context.Context) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to ping: %w", err)
+	}
+	defer func() { _ = conn.Close() }() // It goes back to the pool, or is broken and known to be.
 	tick := time.NewTicker(pingInterval)
 	defer tick.Stop()
 	for {
@@ -134,11 +139,14 @@ func (s *Server) pingUntilSilent(ctx context.Context) error {
 		case <-tick.C:
 		}
 		ping, cancel := context.WithTimeout(ctx, pingTimeout)
-		err := s.db.PingContext(ping)
+		err := conn.PingContext(ping)
 		isLate := errors.Is(ping.Err(), context.DeadlineExceeded)
 		cancel()
 		if err != nil && isLate {
 			return ErrSilent
+		}
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("ping: %w", err)
 		}
 	}
 }

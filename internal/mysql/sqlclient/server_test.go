@@ -204,6 +204,42 @@ func TestGrantThatWaitsKeepsNobodyFromHelping(t *testing.T) {
 	readFacts(t, openServer(t, machine))
 }
 
+// TestCloneThatWasKilledHasFailed kills a server in the middle of CLONE, which it goes on to call one that is in progress.
+func TestCloneThatWasKilledHasFailed(t *testing.T) {
+	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
+	machines := []*mysqld.Server{bed.StartServer(t), bed.StartServer(t)}
+	donor, recipient := openServer(t, machines[0]), openServer(t, machines[1])
+	ctx := t.Context()
+	failOnError(t, donor.SetWritable(ctx, SemiSync{}, 0))
+	for _, statement := range []string{"create database app", "create table app.t (v longblob)", "insert into app.t values (repeat('x', 8 << 20))", "insert into app.t select * from app.t", "insert into app.t select * from app.t"} {
+		failOnError(t, donor.execStatement(ctx, statement))
+	}
+	failOnError(t, recipient.execStatement(ctx, "set global clone_max_data_bandwidth = 1"))
+	from := ReplicationSource{Host: machines[0].Address, As: donorAccount(), IsVerified: true}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = recipient.CloneFrom(ctx, from) // Its server is killed.
+	}()
+	testenv.Eventually(t, "files are copied", func() error {
+		copies, err := recipient.queryBool(ctx, "select count(*) = 1 from performance_schema.clone_progress where stage = 'FILE COPY' and state = 'In Progress'")
+		return errors.Join(err, testenv.ErrorIf(!copies, "not yet"))
+	})
+	machines[1].KillAtOnce(t)
+	<-ended
+	machines[1].StartAndWait(t)
+	expectClone := func(want string) {
+		t.Helper()
+		testenv.Eventually(t, "the clone is "+want, func() error {
+			f, err := recipient.ReadFacts(ctx)
+			return errors.Join(err, testenv.ErrorIf(f.Clone != want, "found %q", f.Clone))
+		})
+	}
+	expectClone("Failed")
+	failOnError(t, recipient.CloneFrom(ctx, from))
+	expectClone("Completed")
+}
+
 // TestManyClientsAreKilledInFewRoundTrips has more clients than a slow network could be asked to end one after another.
 func TestManyClientsAreKilledInFewRoundTrips(t *testing.T) {
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers())
