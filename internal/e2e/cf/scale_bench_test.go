@@ -230,10 +230,10 @@ func (w *env) benchRunning(t *testing.T, spaces []string, figures map[string]flo
 	for _, space := range spaces {
 		w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}}, &korifiv1alpha1.CFPackage{
 			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"},
-			Spec:       korifiv1alpha1.CFPackageSpec{Type: korifiv1alpha1.DockerPackage, Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: "shop:1"}}},
+			Spec:       korifiv1alpha1.CFPackageSpec{Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: "shop"}, Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: "shop:1"}}},
 		}, &korifiv1alpha1.CFBuild{
 			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"},
-			Spec:       korifiv1alpha1.CFBuildSpec{PackageRef: korifiv1alpha1.Reference{Name: "shop"}, Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}},
+			Spec:       korifiv1alpha1.CFBuildSpec{PackageRef: korifiv1alpha1.Reference{Name: "shop"}, AppRef: korifiv1alpha1.Reference{Name: "shop"}, Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}},
 		})
 		w.watch(t, &appsv1.StatefulSetList{}, space, w.playStatefulSets(t))
 	}
