@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/build"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,6 +23,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -29,6 +32,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
+	"github.com/torpor-dev/torpor/internal/testenv/gateway"
 )
 
 const (
@@ -44,6 +48,8 @@ type cfEnv struct {
 	url          string
 	alice, carol string
 	http         *http.Client
+	// gateway is the address of the reverse proxy.
+	gateway string
 	// podLister lists the Pods of the space from a watch.
 	podLister corelisters.PodNamespaceLister
 }
@@ -55,6 +61,7 @@ func newCFEnv(t *testing.T) *cfEnv {
 	config := filepath.Join("..", "..", "..", "config")
 	c.kubectl(t, "apply", "-k", filepath.Join(config, "rbac", "cf"))
 	c.apply(t, "space.yaml")
+	c.startGateway(t)
 	c.startAdmission(t, filepath.Join(config, "webhook", "manifests.yaml"))
 	c.startCFAPI(t)
 	c.alice = c.kubectl(t, "create", "token", "alice", "--namespace=torpor-system")
@@ -68,6 +75,19 @@ func newCFEnv(t *testing.T) *cfEnv {
 	return c
 }
 
+// startGateway serves the Gateway API's own kinds, and a Gateway.
+func (c *cfEnv) startGateway(t *testing.T) {
+	t.Helper()
+	pkg, err := build.Import("sigs.k8s.io/gateway-api/apis/v1", ".", build.FindOnly)
+	testenv.ExpectNoError(t, err)
+	c.kubectl(t, "apply", "--server-side", "-f", filepath.Join(pkg.Dir, "..", "..", "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
+	c.kubectl(t, "wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
+	c.apply(t, "domain.yaml")
+	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
+	testenv.ExpectNoError(t, err)
+	c.gateway = gateway.Start(t, cfg, types.NamespacedName{Namespace: "infra", Name: "apps"})
+}
+
 // startAdmission starts the manager with its admission beside the cluster.
 func (c *cfEnv) startAdmission(t *testing.T, manifests string) {
 	t.Helper()
@@ -78,7 +98,7 @@ func (c *cfEnv) startAdmission(t *testing.T, manifests string) {
 			`[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://%s%s"}]`, address, path))
 	}
 	// The images are on the node, and no registry has them.
-	c.startManager(t, "--namespace", "torpor-system", "--webhook-address", address, "--trust-node-images")
+	c.startManager(t, "--namespace", "torpor-system", "--webhook-address", address, "--trust-node-images", "--route-gateway", "infra/apps")
 }
 
 func (c *cfEnv) startCFAPI(t *testing.T) {
@@ -363,11 +383,18 @@ type serviceTraffic struct {
 	refused []error
 }
 
-// startTraffic goes on until end is called.
-func (a pushedApp) startTraffic(t *testing.T, url string) (end func() serviceTraffic) {
+// dialEach returns a client whose connections all lead to one address, each for one request.
+func dialEach(address string) *http.Client {
+	return &http.Client{Timeout: probeLimit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}}
+}
+
+// startTraffic asks for a URL at an address, and goes on until end is called.
+func (a pushedApp) startTraffic(t *testing.T, url, address string) (end func() serviceTraffic) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	p := &appProbe{http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}}
+	p := &appProbe{http: dialEach(address)}
 	var all serviceTraffic
 	p.repeat(ctx, func() {
 		asked := time.Now()
@@ -531,38 +558,68 @@ func expectHonestStats(t *testing.T, stats []probeAnswer, asked, lastOld time.Ti
 	t.Logf("%d of %d stats were of the time in which the old revision still answered", looked, len(stats))
 }
 
-// testRollingDeployment replaces instances that take their time to end, and then those that do not, while requests come through a Service.
+// shopAddress is that of the app's route.
+const shopAddress = "shop.apps.example.com"
+
+// testRollingDeployment replaces instances that take their time to end, and then those that do not, while requests come through a Service
+// and through a reverse proxy.
 func (s *appSuite) testRollingDeployment(t *testing.T) {
-	s.apply(t, "service.yaml", "APP", s.shop.guid)
-	url := "http://" + s.kubectl(t, "get", "service", "shop", "--namespace="+space, "-o", "jsonpath={.spec.clusterIP}") + "/"
-	eventually(t, "the Service leads to the app", func() error {
-		_, err := readEnvironment(&http.Client{Timeout: probeLimit}, url)
-		return err
-	})
+	s.mapRoute(t)
 	s.mustRequest(t, http.StatusOK, "PATCH", s.shop.path("/environment_variables"), `{"var":{"STOP_DELAY":"0s"}}`)
-	for _, row := range []struct {
-		old, revision string
-		polite        bool
-	}{{"that go on answering for " + stopDelay.String(), "3", true}, {"that end at once", "4", false}} {
-		took, answers, through := s.deployRolling(t, url)
+	for _, row := range []struct{ old, revision string }{{"that go on answering for " + stopDelay.String(), "3"}, {"that end at once", "4"}} {
+		took, answers, through := s.deployRolling(t)
 		if gap := longestGap(answers); gap > stopDelay {
 			t.Errorf("some Pod answers: expected always, found none for %s", gap)
 		}
-		if first, _ := firstAndLast(through.answers, row.revision); first == nil {
-			t.Errorf("expected revision %s to answer through the Service, found that it did not", row.revision)
+		s.logf(t, "rolled instances %s in %.2fs; the longest time without an answer was %d ms of the Pods", row.old, took.Seconds(), longestGap(answers).Milliseconds())
+		for way, traffic := range through {
+			if first, _ := firstAndLast(traffic.answers, row.revision); first == nil {
+				t.Errorf("expected revision %s to answer through %s, found that it did not", row.revision, way)
+			}
+			if len(traffic.refused) > 0 {
+				t.Errorf("requests through %s: expected all answered, found %d that were not: %v", way, len(traffic.refused), traffic.refused[0])
+			}
+			s.logf(t, "through %s %d requests were answered and %d refused; the longest time without an answer was %d ms",
+				way, len(traffic.answers), len(traffic.refused), longestGap(traffic.answers).Milliseconds())
 		}
-		if row.polite && len(through.refused) > 0 {
-			t.Errorf("requests through the Service: expected all answered, found %d that were not: %v", len(through.refused), through.refused[0])
-		}
-		s.logf(t, "rolled instances %s in %.2fs; the longest time without an answer was %d ms of the Pods and %d ms of the Service, which answered %d requests and refused %d",
-			row.old, took.Seconds(), longestGap(answers).Milliseconds(), longestGap(through.answers).Milliseconds(), len(through.answers), len(through.refused))
+	}
+	s.expectKnownAddress(t)
+}
+
+// expectKnownAddress looks at what an instance was told when it started.
+func (s *appSuite) expectKnownAddress(t *testing.T) {
+	t.Helper()
+	env, err := readEnvironment(dialEach(s.gateway), "http://"+shopAddress+"/")
+	if err != nil || !strings.Contains(env["VCAP_APPLICATION"], `"application_uris":["`+shopAddress+`"]`) {
+		t.Errorf("VCAP_APPLICATION: expected the address, found %q (%v)", env["VCAP_APPLICATION"], err)
 	}
 }
 
+// mapRoute gives the app an address, and waits until it answers there and knows of it at its next start.
+func (s *appSuite) mapRoute(t *testing.T) {
+	began := time.Now()
+	domain := conversation.JSONField(t, s.mustRequest(t, http.StatusOK, "GET", "/v3/organizations/the-org/domains/default", "").Body, "guid")
+	made := s.mustRequest(t, http.StatusCreated, "POST", "/v3/routes", `{"host":"shop","relationships":{"space":{"data":{"guid":"`+space+`"}},"domain":{"data":{"guid":"`+domain+`"}}}}`)
+	s.mustRequest(t, http.StatusOK, "POST", "/v3/routes/"+conversation.JSONField(t, made.Body, "guid")+"/destinations", `{"destinations":[{"app":{"guid":"`+s.shop.guid+`"}}]}`)
+	eventually(t, "the address leads to the app", func() error {
+		_, err := readEnvironment(dialEach(s.gateway), "http://"+shopAddress+"/")
+		return err
+	})
+	s.logf(t, "the address answered %.2fs after it was asked for", time.Since(began).Seconds())
+	eventually(t, "the route is ready", func() error {
+		out := s.kubectl(t, "get", "cfroutes", "--namespace="+space, "-o", "jsonpath={.items[0].status.conditions[?(@.type=='Ready')].reason}")
+		return testenv.ErrorIf(out != korifiv1alpha1.AddressServedReason, "found %s", out)
+	})
+}
+
 // deployRolling returns how long a rolling deployment took, and what was answered until the old instances were gone.
-func (s *appSuite) deployRolling(t *testing.T, url string) (took time.Duration, answers []probeAnswer, through serviceTraffic) {
+func (s *appSuite) deployRolling(t *testing.T) (took time.Duration, answers []probeAnswer, through map[string]serviceTraffic) {
 	t.Helper()
-	p, end, began := s.shop.startProbe(t), s.shop.startTraffic(t, url), time.Now()
+	service := s.kubectl(t, "get", "services", "--namespace="+space, "-o", "jsonpath={.items[0].spec.clusterIP}")
+	p, began := s.shop.startProbe(t), time.Now()
+	ends := map[string]func() serviceTraffic{
+		"the Service": s.shop.startTraffic(t, "http://"+service+"/", service+":80"), "the reverse proxy": s.shop.startTraffic(t, "http://"+shopAddress+"/", s.gateway),
+	}
 	made := s.mustRequest(t, http.StatusCreated, "POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+s.shop.guid+`"}}}}`)
 	eventually(t, "the deployment is over", func() error {
 		got, err := s.request(t, http.StatusOK, "GET", "/v3/deployments/"+conversation.JSONField(t, made.Body, "guid"), "")
@@ -579,7 +636,11 @@ func (s *appSuite) deployRolling(t *testing.T, url string) (took time.Duration, 
 	})
 	answers, _ = p.stopAndRead()
 	slices.SortFunc(answers, func(a, b probeAnswer) int { return a.at.Compare(b.at) })
-	return took, answers, end()
+	through = map[string]serviceTraffic{}
+	for way, end := range ends {
+		through[way] = end()
+	}
+	return took, answers, through
 }
 
 func (s *appSuite) testInstanceRestart(t *testing.T) {
