@@ -74,6 +74,7 @@ default of --image.`,
 	f.StringVar(&o.RouteGateway, "route-gateway", "", "NAMESPACE/NAME of the Gateway that serves the addresses of apps, as HTTPRoutes; empty makes Ingresses of them")
 	f.StringVar(&o.RouteIngressClass, "route-ingress-class", "", "class of those Ingresses; empty for the cluster's default")
 	f.BoolVar(&o.TrustNodeImages, "trust-node-images", false, "run what a node has of an app's image without asking its registry, which also lets in who has no right to pull it")
+	f.DurationVar(&o.InstanceStopDelay, "instance-stop-delay", manager.DefaultInstanceStopDelay, "how long an instance of an app that listens serves on before it is told to end, so that gateways lose no request; 0 for not at all")
 	f.StringVar(&o.ExporterImage, "mysqld-exporter-image", manager.DefaultExporterImage, "image of mysqld_exporter, for MySQLClusters with spec.collectors")
 	f.DurationVar(&o.FailoverWaits.Silent, "mysql-failover-silent-after", 500*time.Millisecond, "for how long the primary of a MySQLCluster may be silent, to the manager and its replicas, before another takes its place; machines that are moved while they run may need more")
 	f.DurationVar(&o.FailoverWaits.Unseen, "mysql-failover-unseen-after", 0, "for how long a primary that its replicas receive from may not answer the manager before another takes its place; 0 means for ever")

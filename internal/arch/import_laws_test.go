@@ -148,6 +148,7 @@ func mysqlLaws() []importLaw {
 func cfLaws() []importLaw {
 	const (
 		cache, podstatus, process, revision = "internal/cf/podcache", "internal/cf/podstatus", "internal/cf/process", "internal/cf/revision"
+		environment                         = "internal/cf/appenvironment"
 	)
 	return []importLaw{
 		frontLaw("internal/cf/api/...").alsoReaching("internal/cf/api/..."),
@@ -161,9 +162,12 @@ func cfLaws() []importLaw {
 		pureLaw("internal/cf/orgspace"),
 		pureLaw("internal/cf/build"),
 		pureLaw("internal/cf/route").alsoReaching(process, revision, podstatus, "internal/cf/lrp"),
+		pureLaw("internal/cf/task").alsoReaching(process, revision, podstatus, "internal/cf/lrp"),
+		controllerLaw("internal/cf/task/controller").alsoReaching("internal/cf/task", environment, process, revision, podstatus, "internal/cf/lrp"),
 		controllerLaw("internal/cf/admission/...").alsoReaching("internal/cf/admission/...", revision),
 		controllerLaw(cache),
-		controllerLaw("internal/cf/process/controller").alsoReaching(process, revision, podstatus, cache),
+		controllerLaw(environment).alsoReaching(process, revision, podstatus),
+		controllerLaw("internal/cf/process/controller").alsoReaching(process, revision, podstatus, cache, environment, "internal/cf/route", "internal/cf/lrp"),
 		controllerLaw("internal/cf/app/controller").alsoReaching("internal/cf/app", process, revision, podstatus),
 		controllerLaw("internal/cf/lrp/controller").alsoReaching("internal/cf/lrp", revision, podstatus, cache),
 		controllerLaw("internal/cf/deployment/controller").alsoReaching("internal/cf/deployment", revision),

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -434,4 +436,47 @@ func TestAppKeepsItsLastDeployments(t *testing.T) {
 		return nil
 	})
 	other.waitForDeployment(t, theirs, torporv1alpha1.CanceledState)
+}
+
+// A deployment that cannot go on tells why, also where only an event of Kubernetes says it.
+func TestDeploymentThatCannotProceedSaysWhy(t *testing.T) {
+	for name, row := range map[string]struct {
+		pods   string
+		memory int64
+		why    string
+	}{
+		"of a quota without room":      {"1", 16, "exceeded quota"},
+		"of instances for no node":     {"9", korifiv1alpha1.MaxMegabytes, "Insufficient memory"},
+		"of a limit that is too tight": {"9", 2048, "maximum memory usage"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := *shared.Get(t)
+			e.namespace = e.CreateNamespace(t)
+			a := e.createApp(t, appOptions{instances: 1})
+			a.waitUntilRunning(t)
+			quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "small"}}
+			quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse(row.pods)}
+			e.ExpectCreated(t, quota)
+			if row.memory == 2048 {
+				e.ExpectCreated(t, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "tight"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{
+					{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}},
+				}}})
+			}
+			testenv.Eventually(t, "the quota is enforced", func() error {
+				err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
+				return errors.Join(err, testenv.ErrorIf(quota.Status.Used.Pods().Value() != 1, "found %v", quota.Status))
+			})
+			process := a.getProcess(t)
+			process.Spec.MemoryMB = row.memory
+			testenv.ExpectNoError(t, e.Client.Update(t.Context(), process))
+			d := a.createDeployment(t, "d", rolling())
+			testenv.Eventually(t, "the deployment says why", func() error {
+				err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
+				return errors.Join(err, testenv.ErrorIf(d.Status.Reason != torporv1alpha1.DeployingState || !strings.Contains(d.Status.Message, row.why), "found %+v", d.Status))
+			})
+			t.Logf("%s", d.Status.Message)
+			a.patchDeployment(t, d, `{"spec":{"cancelled":true}}`)
+			a.waitForDeployment(t, d, torporv1alpha1.CanceledState)
+		})
+	}
 }

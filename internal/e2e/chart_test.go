@@ -42,7 +42,7 @@ func TestChart(t *testing.T) {
 	}
 	hub := testenv.StartAPIServer(t)
 	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
-	mysql, cf := []string{"clustering", "provisioning", "backup"}, []string{"restart", "spaces", "deployments", "routes", "lrp"}
+	mysql, cf := []string{"clustering", "provisioning", "backup"}, []string{"restart", "spaces", "deployments", "routes", "tasks", "lrp"}
 	for features, controllers := range map[string][]string{
 		"hibernation": {"hibernation"}, "mysql": mysql, "cf": cf, "hibernation,mysql,cf": append(append([]string{"hibernation"}, mysql...), cf...),
 	} {

@@ -74,7 +74,7 @@ func TestHibernationAlone(t *testing.T) {
 	m := w.startManager(t, "--metrics-insecure", "--metrics-address", metrics, "--leader-elect", "--namespace", namespace)
 	expectGateStates(t, metrics, map[string]string{
 		"hibernation": "Running", "clustering": "Forbidden", "provisioning": "Forbidden", "backup": "Forbidden", "restart": "Forbidden",
-		"spaces": "Forbidden", "deployments": "Forbidden", "routes": "Forbidden", "lrp": "Forbidden",
+		"spaces": "Forbidden", "deployments": "Forbidden", "routes": "Forbidden", "tasks": "Forbidden", "lrp": "Forbidden",
 	})
 	cluster.reachPowerState(t, hivev1.PowerStateHibernating)
 	cluster.reachPowerState(t, hivev1.PowerStateRunning)
@@ -87,8 +87,8 @@ func TestHibernationAlone(t *testing.T) {
 			t.Logf("refused: %s", line)
 		}
 	}
-	if waits != 8 || refused != 0 {
-		t.Errorf("expected one line for each of 8 groups without rights and none of a refusal, found %d and %d", waits, refused)
+	if waits != 9 || refused != 0 {
+		t.Errorf("expected one line for each of 9 groups without rights and none of a refusal, found %d and %d", waits, refused)
 	}
 	expectJSONLines(t, m)
 	w.hub.ApplyFeatureRoles(t, namespace, "mysql")

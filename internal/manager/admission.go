@@ -81,7 +81,7 @@ func buildAdmission(mgr manager.Manager, o Options) (*certrotation.Rotator, webh
 	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
 		func(c *tls.Config) { c.GetCertificate, c.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },
 	}})
-	admission.RegisterWebhooks(server, clock.RealClock{})
+	admission.Webhooks{Clock: clock.RealClock{}, Manager: admission.AskIdentity(mgr.GetClient())}.Register(server)
 	runnables := []manager.Runnable{server, rotator}
 	if folder := o.Webhook.CertFolder; folder != "" {
 		if rotator.Files, err = certwatcher.New(filepath.Join(folder, corev1.TLSCertKey), filepath.Join(folder, corev1.TLSPrivateKeyKey)); err != nil {

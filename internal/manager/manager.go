@@ -38,11 +38,13 @@ import (
 	app "github.com/torpor-dev/torpor/internal/cf/app/controller"
 	build "github.com/torpor-dev/torpor/internal/cf/build/controller"
 	deployment "github.com/torpor-dev/torpor/internal/cf/deployment/controller"
+	cflrp "github.com/torpor-dev/torpor/internal/cf/lrp"
 	lrp "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
 	orgspace "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
 	process "github.com/torpor-dev/torpor/internal/cf/process/controller"
 	cfroute "github.com/torpor-dev/torpor/internal/cf/route"
 	route "github.com/torpor-dev/torpor/internal/cf/route/controller"
+	task "github.com/torpor-dev/torpor/internal/cf/task/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/egress"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
@@ -66,6 +68,9 @@ const (
 
 // DefaultRolloutsAtOnce lets a fleet be rolled out, and shows what is wrong with a new version in few of its clusters.
 const DefaultRolloutsAtOnce = 2
+
+// DefaultInstanceStopDelay is above what usual gateways need until they send nothing more to an instance.
+const DefaultInstanceStopDelay = 3 * time.Second
 
 // DefaultExporterImage has a mysqld_exporter that knows the flags of today.
 const DefaultExporterImage = "quay.io/prometheus/mysqld-exporter:v0.16.0"
@@ -105,6 +110,8 @@ type Options struct {
 	IsolateSpaces bool
 	// TrustNodeImages runs what a node has of an app's image without asking its registry.
 	TrustNodeImages bool
+	// InstanceStopDelay is how long an instance that listens serves on before it is told to end.
+	InstanceStopDelay time.Duration
 	// TakeOver names the groups of controllers that handle objects which another project writes.
 	TakeOver []string
 	guards   map[string]*reconcile.WriterGuard
@@ -199,8 +206,21 @@ func listFeatures(o Options) []feature {
 		},
 		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Guard: o.guards["restart"], Clock: now}.SetupWithManager},
 		{"routes", routeKinds(o.publisher), nil, route.Controller{Guard: o.guards["routes"], Publisher: o.publisher, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
-		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], TrustNodeImages: o.TrustNodeImages, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
+		{
+			"tasks", kinds(korifiv1alpha1.CFTaskKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind()),
+			nil, task.Controller{Guard: o.guards["tasks"], Pods: o.podOptions(), WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager,
+		},
+		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], Pods: o.podOptions(), WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
 	}
+}
+
+// podOptions are those of all instances.
+func (o Options) podOptions() cflrp.PodOptions {
+	options := cflrp.PodOptions{PullPolicy: corev1.PullAlways, StopDelay: o.InstanceStopDelay}
+	if o.TrustNodeImages {
+		options.PullPolicy = corev1.PullIfNotPresent
+	}
+	return options
 }
 
 // routeKinds has the kind that routes become, if it is one that clusters may lack.

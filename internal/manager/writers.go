@@ -25,7 +25,7 @@ func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*recon
 	for upstream, features := range map[*otherwriter.Upstream][]string{
 		new(otherwriter.Hive()):   {"hibernation"},
 		new(otherwriter.MOCO()):   {"clustering", "provisioning", "backup"},
-		new(otherwriter.Korifi()): {"restart", "spaces", "routes"},
+		new(otherwriter.Korifi()): {"restart", "spaces", "routes", "tasks"},
 		new(otherwriter.Eirini()): {"lrp"},
 	} {
 		signs := &reconcile.UpstreamSigns{Upstream: *upstream, Reader: reader}

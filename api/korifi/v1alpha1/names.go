@@ -71,6 +71,8 @@ const (
 	StoppedReason = "Stopped"
 	// StartingReason: instances of the current revision are not ready yet.
 	StartingReason = "Starting"
+	// BlockedReason: instances of the current revision can be neither made nor placed nor started; the message says why.
+	BlockedReason = "Blocked"
 	// StoppingReason: the app is stopped and Pods are left.
 	StoppingReason = "Stopping"
 	// WaitingForDrainReason: the current revision is held until the Pods of older ones are gone.

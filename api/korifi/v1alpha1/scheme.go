@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package v1alpha1 is the API korifi.cloudfoundry.org/v1alpha1: CFApp, an app that somebody wants started or stopped, its
-// CFProcesses, the CFBuild and CFPackage that its image comes from, the CFOrg and CFSpace it lives in, and the CFRoute and CFDomain
-// of its address. Paths and
+// CFProcesses, the CFBuild and CFPackage that its image comes from, the CFOrg and CFSpace it lives in, the CFRoute and CFDomain
+// of its address, CFTasks, and services that are bound to apps. Paths and
 // enums follow upstream Korifi, so that its objects apply here; what Torpor adds is optional.
 //
 // +kubebuilder:object:generate=true
@@ -60,12 +60,28 @@ func CFRouteKind() schema.GroupVersionKind {
 	return GroupVersion().WithKind("CFRoute")
 }
 
+// CFTaskKind is the kind of a CFTask.
+func CFTaskKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFTask")
+}
+
+// CFServiceInstanceKind is the kind of a CFServiceInstance.
+func CFServiceInstanceKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFServiceInstance")
+}
+
+// CFServiceBindingKind is the kind of a CFServiceBinding.
+func CFServiceBindingKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("CFServiceBinding")
+}
+
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion(),
 		&CFApp{}, &CFAppList{}, &CFProcess{}, &CFProcessList{}, &CFBuild{}, &CFBuildList{},
 		&CFPackage{}, &CFPackageList{}, &CFOrg{}, &CFOrgList{}, &CFSpace{}, &CFSpaceList{},
-		&CFDomain{}, &CFDomainList{}, &CFRoute{}, &CFRouteList{})
+		&CFDomain{}, &CFDomainList{}, &CFRoute{}, &CFRouteList{}, &CFTask{}, &CFTaskList{},
+		&CFServiceInstance{}, &CFServiceInstanceList{}, &CFServiceBinding{}, &CFServiceBindingList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

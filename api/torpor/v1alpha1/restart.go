@@ -26,6 +26,9 @@ const (
 	SettingsLabel = "torpor.dev/settings"
 )
 
+// AddressesAnnotation is on an LRP the addresses that its instances are told of, separated by commas.
+const AddressesAnnotation = "torpor.dev/addresses"
+
 // Annotations of a CFApp that Torpor's admission writes beside the revision; edits by others are refused.
 const (
 	// DropletAnnotation is the droplet that the current revision runs, whatever the app's current droplet becomes.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package admission is the admission of CFApps: it writes the revision that the rule in package revision demands, refuses
-// edits of it, and looks again when every other admission has had its say.
+// edits of it, and looks again when every other admission has had its say. Of CFDeployments it records who asked.
 package admission
 
 import (
@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
@@ -29,16 +30,26 @@ const (
 	validatePath = "/validate-cfapps"
 )
 
-// RegisterWebhooks lets a server answer for CFApps.
-func RegisterWebhooks(server webhook.Server, now clock.PassiveClock) {
-	server.Register(mutatePath, NewMutatingWebhook(now))
-	server.Register(validatePath, NewValidatingWebhook())
+// Webhooks are the admission of CFApps and CFDeployments.
+type Webhooks struct {
+	Clock clock.PassiveClock
+	// Manager returns the name of the only user who may record a revision as another's.
+	Manager func(context.Context) (string, error)
+}
+
+// Register lets a server answer.
+func (w Webhooks) Register(server webhook.Server) {
+	server.Register(mutatePath, w.NewMutatingWebhook())
+	server.Register(validatePath, w.NewValidatingWebhook())
 }
 
 // NewMutatingWebhook writes the annotations that follow from a change.
-func NewMutatingWebhook(now clock.PassiveClock) *admission.Webhook {
-	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
-		old, updated, err := decodeApps(r)
+func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
+	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
+		if r.Kind.Kind == torporv1alpha1.CFDeploymentKind().Kind {
+			return mutateDeployment(r)
+		}
+		old, updated, by, err := w.decodeApps(ctx, r)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
@@ -46,38 +57,68 @@ func NewMutatingWebhook(now clock.PassiveClock) *admission.Webhook {
 		if err != nil {
 			return rejectInvalid(err)
 		}
-		revision.SetRevisionAnnotations(old, updated, marks, r.UserInfo.Username, now.Now())
+		revision.SetRevisionAnnotations(old, updated, marks, by, w.Clock.Now())
 		return patchAnnotations(r.Object.Raw, updated.Annotations)
 	})}
 }
 
 // NewValidatingWebhook refuses what does not carry the annotations that Mutating writes.
-func NewValidatingWebhook() *admission.Webhook {
-	return &admission.Webhook{Handler: admission.HandlerFunc(func(_ context.Context, r admission.Request) admission.Response {
-		old, updated, err := decodeApps(r)
+func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
+	return &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
+		if r.Kind.Kind == torporv1alpha1.CFDeploymentKind().Kind {
+			return validateDeployment(r)
+		}
+		old, updated, by, err := w.decodeApps(ctx, r)
 		if err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		if err := revision.ValidateRevisionAnnotations(old, updated, r.UserInfo.Username); err != nil {
+		if err := revision.ValidateRevisionAnnotations(old, updated, by); err != nil {
 			return rejectInvalid(err)
 		}
 		return admission.Allowed("")
 	})}
 }
 
-// decodeApps are the app before and after; there is none before a creation.
-func decodeApps(r admission.Request) (old, updated *korifiv1alpha1.CFApp, err error) {
-	updated = &korifiv1alpha1.CFApp{}
-	err = json.Unmarshal(r.Object.Raw, updated)
-	if r.Operation == admissionv1.Update {
-		old = &korifiv1alpha1.CFApp{}
-		err = errors.Join(err, json.Unmarshal(r.OldObject.Raw, old))
-	}
+// decodeApps are the app before and after, and whose change it is; there is none before a creation.
+func (w Webhooks) decodeApps(ctx context.Context, r admission.Request) (old, updated *korifiv1alpha1.CFApp, by string, err error) {
+	old, updated, err = decodeObjects[korifiv1alpha1.CFApp](r)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the app: %w", err)
+		return nil, nil, "", err
 	}
 	if old != nil {
 		statusannotation.RestoreStatus(old)
+	}
+	by, err = w.findAuthor(ctx, r, old, updated)
+	return old, updated, by, err
+}
+
+// findAuthor returns who sends a change or, if that is the manager on behalf of a deployment, whom it names.
+func (w Webhooks) findAuthor(ctx context.Context, r admission.Request, old, updated *korifiv1alpha1.CFApp) (string, error) {
+	sender, named := r.UserInfo.Username, updated.Annotations[torporv1alpha1.RevisedByAnnotation]
+	deploys := old != nil && updated.Annotations[torporv1alpha1.DeploymentAnnotation] != old.Annotations[torporv1alpha1.DeploymentAnnotation]
+	if !deploys || named == "" || named == sender {
+		return sender, nil
+	}
+	manager, err := w.Manager(ctx)
+	if err != nil {
+		return "", fmt.Errorf("find out who the manager is: %w", err)
+	}
+	if sender == manager {
+		return named, nil
+	}
+	return sender, nil
+}
+
+// decodeObjects are an object before and after; there is none before a creation.
+func decodeObjects[T any](r admission.Request) (old, updated *T, err error) {
+	updated = new(T)
+	err = json.Unmarshal(r.Object.Raw, updated)
+	if r.Operation == admissionv1.Update {
+		old = new(T)
+		err = errors.Join(err, json.Unmarshal(r.OldObject.Raw, old))
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the %s: %w", r.Kind.Kind, err)
 	}
 	return old, updated, nil
 }

@@ -30,6 +30,8 @@ import (
 const (
 	start = `{"spec":{"desiredState":"STARTED"}}`
 	stop  = `{"spec":{"desiredState":"STOPPED"}}`
+
+	managerUser = "manager"
 )
 
 // stage is a real API server that asks the real handlers.
@@ -48,6 +50,7 @@ func TestAdmission(t *testing.T) {
 	t.Run("an edit is refused", s.testEdits)
 	t.Run("a retry is no restart", s.testRetries)
 	t.Run("who and when", s.testWho)
+	t.Run("a deployment is its maker's", s.testDeploymentsAreTheirMakers)
 	t.Run("race e: concurrent restarts are each counted once", s.testConcurrentRequests)
 	t.Run("race c: concurrent stops and starts", s.testConcurrentFlips)
 	t.Run("a status is written without admission", s.testStatus)
@@ -59,8 +62,9 @@ func TestAdmission(t *testing.T) {
 func (s *stage) install(t *testing.T) {
 	t.Helper()
 	mux := http.NewServeMux()
-	mux.Handle(mutatePath, NewMutatingWebhook(clock.RealClock{}))
-	mux.Handle(validatePath, NewValidatingWebhook())
+	webhooks := Webhooks{Clock: clock.RealClock{}, Manager: func(context.Context) (string, error) { return managerUser, nil }}
+	mux.Handle(mutatePath, webhooks.NewMutatingWebhook())
+	mux.Handle(validatePath, webhooks.NewValidatingWebhook())
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.asked.Add(1)
 		if s.down.Load() {
@@ -198,21 +202,53 @@ func (s *stage) testRetries(t *testing.T) {
 	}
 }
 
+// actAs returns a client of another user, who may do everything.
+func (s *stage) actAs(t *testing.T, user string) client.Client {
+	t.Helper()
+	cfg := rest.CopyConfig(s.Config)
+	cfg.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	c, err := client.New(cfg, client.Options{Scheme: s.Client.Scheme()})
+	testenv.ExpectNoError(t, err)
+	return c
+}
+
 func (s *stage) testWho(t *testing.T) {
 	a := s.created(t)
-	alice := rest.CopyConfig(s.Config)
-	alice.Impersonate = rest.ImpersonationConfig{UserName: "alice", Groups: []string{"system:masters"}}
-	theirs, err := client.New(alice, client.Options{Scheme: s.Client.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := theirs.Patch(t.Context(), a, client.RawPatch(types.MergePatchType, []byte(stop))); err != nil {
-		t.Fatal(err)
-	}
+	testenv.ExpectNoError(t, s.actAs(t, "alice").Patch(t.Context(), a, client.RawPatch(types.MergePatchType, []byte(stop))))
 	a = s.patch(t, a, start)
 	if a.Annotations[torporv1alpha1.RevisedByAnnotation] != "alice" || a.Annotations[torporv1alpha1.RevisedAtAnnotation] == "" || a.Annotations[torporv1alpha1.CauseAnnotation] != "Stop" {
 		t.Errorf("found %v, want alice's stop", a.Annotations)
 	}
+}
+
+// testDeploymentsAreTheirMakers: the manager begins the revision of a deployment, and somebody else has asked for it.
+func (s *stage) testDeploymentsAreTheirMakers(t *testing.T) {
+	a := s.created(t)
+	d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: a.Namespace, Name: "d1", Annotations: map[string]string{torporv1alpha1.RequestedByAnnotation: "bob", torporv1alpha1.CancelledByAnnotation: "bob"},
+	}}
+	d.Spec.AppRef.Name = a.Name
+	alice, carol := s.actAs(t, "alice"), s.actAs(t, "carol")
+	testenv.ExpectNoError(t, alice.Create(t.Context(), d))
+	expect := func(requested, cancelled string) {
+		t.Helper()
+		if by := d.Annotations; by[torporv1alpha1.RequestedByAnnotation] != requested || by[torporv1alpha1.CancelledByAnnotation] != cancelled {
+			t.Errorf("expected it to be requested by %q and cancelled by %q, found %v", requested, cancelled, by)
+		}
+	}
+	expect("alice", "")
+	for user, want := range map[string]string{managerUser: "alice", "mallory": "mallory"} {
+		deploys := fmt.Sprintf(`{"metadata":{"annotations":{%q:"by-%s",%q:"alice"}}}`, torporv1alpha1.DeploymentAnnotation, user, torporv1alpha1.RevisedByAnnotation)
+		testenv.ExpectNoError(t, s.actAs(t, user).Patch(t.Context(), a, client.RawPatch(types.MergePatchType, []byte(deploys))))
+		if found := a.Annotations[torporv1alpha1.RevisedByAnnotation]; found != want {
+			t.Errorf("a revision that %s begins and calls alice's: expected %s, found %q", user, want, found)
+		}
+	}
+	testenv.ExpectNoError(t, carol.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"cancelled":true}}`))))
+	expect("alice", "carol")
+	forge := fmt.Sprintf(`{"metadata":{"annotations":{%q:"bob",%q:null}}}`, torporv1alpha1.RequestedByAnnotation, torporv1alpha1.CancelledByAnnotation)
+	testenv.ExpectNoError(t, carol.Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(forge))))
+	expect("alice", "carol")
 }
 
 func (s *stage) testConcurrentRequests(t *testing.T) {

@@ -145,7 +145,7 @@ func (e *testEnv) expectLogWithoutCredentials(t testing.TB) {
 func (e *testEnv) serveAdmission(t testing.TB) {
 	t.Helper()
 	mux := &webhookMux{ServeMux: http.NewServeMux()}
-	admission.RegisterWebhooks(mux, clock.RealClock{})
+	admission.Webhooks{Clock: clock.RealClock{}, Manager: admission.AskIdentity(e.Client)}.Register(mux)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if e.admissionDown.Load() {
 			http.Error(w, "down", http.StatusServiceUnavailable)

@@ -88,6 +88,38 @@ func (f *fakeControllers) reconcileAll(ctx context.Context) {
 		}
 	}
 	f.createNamespaces(ctx)
+	f.advanceTasks(ctx)
+}
+
+// advanceTasks numbers tasks, starts them in a later pass, and ends those that are cancelled.
+func (f *fakeControllers) advanceTasks(ctx context.Context) {
+	var tasks korifiv1alpha1.CFTaskList
+	if f.client.List(ctx, &tasks) != nil {
+		return
+	}
+	highest := map[string]int64{}
+	for _, t := range tasks.Items {
+		highest[t.Spec.AppRef.Name] = max(highest[t.Spec.AppRef.Name], t.Status.SequenceID)
+	}
+	for i := range tasks.Items {
+		t := &tasks.Items[i]
+		s := &t.Status
+		became := func(kind, message string) {
+			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: korifiv1alpha1.TaskProceedsReason, Message: message})
+		}
+		switch {
+		case s.SequenceID == 0:
+			highest[t.Spec.AppRef.Name]++
+			s.SequenceID, s.MemoryMB, s.DiskQuotaMB, s.DropletRef.Name = highest[t.Spec.AppRef.Name], max(t.Spec.MemoryMB, 1), 1024, "droplet"
+		case meta.IsStatusConditionTrue(s.Conditions, korifiv1alpha1.TaskFailedCondition):
+			continue
+		case t.Spec.Canceled:
+			became(korifiv1alpha1.TaskFailedCondition, "task was cancelled")
+		default:
+			became(korifiv1alpha1.TaskStartedCondition, "")
+		}
+		_ = f.client.Status().Update(ctx, t)
+	}
 }
 
 func (f *fakeControllers) stageBuild(ctx context.Context, build *korifiv1alpha1.CFBuild) {
@@ -191,6 +223,7 @@ func (f *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alph
 		s.Value, s.Reason = torporv1alpha1.FinalizedDeployment, torporv1alpha1.SupersededState
 	case !mine:
 		app.Annotations[torporv1alpha1.DeploymentAnnotation], app.Spec.DesiredState = d.Name, korifiv1alpha1.StartedState
+		app.Annotations[torporv1alpha1.RevisedByAnnotation] = d.Annotations[torporv1alpha1.RequestedByAnnotation]
 		app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: d.Spec.DropletRef.Name}
 		if f.client.Update(ctx, &app) != nil {
 			return

@@ -159,6 +159,8 @@ func planProgress(o Observed, current int64, cancelled bool) Plan {
 	case fresh && ready.Reason == korifiv1alpha1.DeploymentPausedReason && o.Deployment.Spec.ContinuedSteps < CountSteps(o.Deployment) &&
 		o.Deployment.Status.ObservedGeneration == o.Deployment.Generation:
 		return Plan{State: torporv1alpha1.PausedState, Why: ready.Message}
+	case fresh && ready.Reason == korifiv1alpha1.BlockedReason:
+		return Plan{State: torporv1alpha1.DeployingState, Why: ready.Message}
 	default:
 		return Plan{State: torporv1alpha1.DeployingState, Why: "the new revision comes up"}
 	}
@@ -172,6 +174,13 @@ func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, do Act
 	switch do {
 	case BeginRevision:
 		app.Annotations[torporv1alpha1.DeploymentAnnotation] = d.Name
+		if app.Spec.DesiredState == korifiv1alpha1.StartedState { // The revision of a stopped app began when it was stopped.
+			// Admission lets the manager, and nobody else, name another person. Without one it records the manager.
+			app.Annotations[torporv1alpha1.RevisedByAnnotation] = d.Annotations[torporv1alpha1.RequestedByAnnotation]
+			if d.Annotations[torporv1alpha1.RequestedByAnnotation] == "" {
+				delete(app.Annotations, torporv1alpha1.RevisedByAnnotation)
+			}
+		}
 		app.Spec.DesiredState = korifiv1alpha1.StartedState // An app that is stopped is started by its deployment.
 		if d.Spec.DropletRef != nil {
 			app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: d.Spec.DropletRef.Name}

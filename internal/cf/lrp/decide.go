@@ -25,6 +25,15 @@ type Observed struct {
 	StatefulSet *appsv1.StatefulSet
 	Budget      *policyv1.PodDisruptionBudget
 	Pods        []*corev1.Pod
+	// Refusal is why a Pod could not be made; it is read only while some are missing.
+	Refusal string
+}
+
+// LacksPods reports whether the StatefulSet's controller has seen what is wanted, and made fewer Pods.
+func (o Observed) LacksPods() bool {
+	set := o.StatefulSet
+	return set != nil && set.DeletionTimestamp.IsZero() && o.LRP.DeletionTimestamp.IsZero() &&
+		set.Status.ObservedGeneration >= set.Generation && set.Status.Replicas < desiredReplicas(set)
 }
 
 // Action is what is done to an LRP; at most one in a pass.
@@ -136,6 +145,8 @@ func ReadyCondition(o Observed, p Plan, ready int32) decision.Condition {
 		return decision.False(korifiv1alpha1.StoppingReason, fmt.Sprintf("%d instances are left", len(o.Pods)))
 	case ready >= wantedInstances(o.LRP):
 		return decision.True(korifiv1alpha1.RunningReason, message)
+	case o.Refusal != "":
+		return decision.False(korifiv1alpha1.BlockedReason, o.Refusal)
 	default:
 		return decision.False(korifiv1alpha1.StartingReason, message)
 	}

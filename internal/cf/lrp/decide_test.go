@@ -23,7 +23,7 @@ func TestDecide(t *testing.T) {
 		return l
 	}
 	set := func(replicas int32, generation, observed int64, there int32) *appsv1.StatefulSet {
-		s := BuildStatefulSet(lrp(replicas, false), corev1.PullAlways)
+		s := BuildStatefulSet(lrp(replicas, false), PodOptions{PullPolicy: corev1.PullAlways})
 		s.Generation, s.Status.ObservedGeneration, s.Status.Replicas = generation, observed, there
 		return s
 	}

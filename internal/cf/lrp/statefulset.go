@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +19,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -29,10 +32,18 @@ const (
 	mebibyte     = 1 << 20
 )
 
-// BuildStatefulSet is what runs an LRP. With any pull policy but Always, an instance runs what its node has of a tag, and whoever names
-// an image that a node has needs no right to pull it. Its template never changes once it is there: another revision is another LRP. So
-// it is only ever scaled, and OnDelete makes sure that nothing rolls by itself.
-func BuildStatefulSet(lrp *eiriniv1.LRP, pull corev1.PullPolicy) *appsv1.StatefulSet {
+// PodOptions are what the platform team decides for the instances of all apps.
+type PodOptions struct {
+	// PullPolicy of images. With any but Always, an instance runs what its node has of a tag, and whoever names an image that a node
+	// has needs no right to pull it.
+	PullPolicy corev1.PullPolicy
+	// StopDelay is how long an instance that listens serves on before it is told to end.
+	StopDelay time.Duration
+}
+
+// BuildStatefulSet is what runs an LRP. Its template never changes once it is there: another revision is another LRP. So it is only
+// ever scaled, and OnDelete makes sure that nothing rolls by itself.
+func BuildStatefulSet(lrp *eiriniv1.LRP, options PodOptions) *appsv1.StatefulSet {
 	labels := podLabels(lrp)
 	return &appsv1.StatefulSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet"},
@@ -44,7 +55,7 @@ func BuildStatefulSet(lrp *eiriniv1.LRP, pull corev1.PullPolicy) *appsv1.Statefu
 			UpdateStrategy:      appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: lrp.Spec.UserDefinedAnnotations},
-				Spec:       buildPodSpec(lrp, pull),
+				Spec:       BuildPodSpec(lrp, options),
 			},
 		},
 	}
@@ -95,15 +106,21 @@ func podLabels(lrp *eiriniv1.LRP) map[string]string {
 	return labels
 }
 
-func buildPodSpec(lrp *eiriniv1.LRP, pull corev1.PullPolicy) corev1.PodSpec {
-	container := buildContainer(lrp)
-	container.ImagePullPolicy = pull
+// BuildPodSpec is what runs an instance.
+func BuildPodSpec(lrp *eiriniv1.LRP, options PodOptions) corev1.PodSpec {
+	container, grace := buildContainer(lrp), int64(graceSeconds)
+	container.ImagePullPolicy = options.PullPolicy
+	if delay := int64(options.StopDelay.Seconds()); delay > 0 && len(lrp.Spec.Ports) > 0 {
+		// Gateways go on sending requests for a moment after the Pod has left its Services. The kubelet counts the sleep as grace.
+		container.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: delay}}}
+		grace += delay
+	}
 	return corev1.PodSpec{
 		Containers:                    []corev1.Container{container},
 		ImagePullSecrets:              lrp.Spec.ImagePullSecrets,
 		AutomountServiceAccountToken:  new(false),
 		EnableServiceLinks:            new(false),
-		TerminationGracePeriodSeconds: new(int64(graceSeconds)),
+		TerminationGracePeriodSeconds: &grace,
 		SecurityContext: &corev1.PodSecurityContext{
 			RunAsNonRoot: new(true), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
@@ -203,9 +220,12 @@ func applicationEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	if lrp.Spec.MemoryMB > 0 {
 		all = append(all, corev1.EnvVar{Name: "MEMORY_LIMIT", Value: strconv.FormatInt(lrp.Spec.MemoryMB, 10) + "M"})
 	}
-	application := VCAPApplication(lrp.Spec.AppGUID, lrp.Spec.AppName, lrp.Spec.SpaceGUID, lrp.Spec.Version)
+	application := ApplicationInfo{
+		GUID: lrp.Spec.AppGUID, Name: lrp.Spec.AppName, Revision: lrp.Spec.Version, SpaceGUID: lrp.Spec.SpaceGUID, SpaceName: lrp.Spec.SpaceName,
+		OrgGUID: lrp.Spec.OrgGUID, OrgName: lrp.Spec.OrgName, MemoryMB: lrp.Spec.MemoryMB, DiskMB: lrp.Spec.DiskMB,
+		Addresses: strings.FieldsFunc(lrp.Annotations[torporv1alpha1.AddressesAnnotation], func(r rune) bool { return r == ',' }),
+	}.VCAPApplication()
 	application["process_id"], application["process_type"] = lrp.Spec.GUID, lrp.Spec.ProcessType
-	application["limits"] = map[string]int64{"mem": lrp.Spec.MemoryMB, "disk": lrp.Spec.DiskMB}
 	text, err := json.Marshal(application)
 	if err != nil { // Strings and numbers can always be written.
 		return all
@@ -213,10 +233,27 @@ func applicationEnvironment(lrp *eiriniv1.LRP) []corev1.EnvVar {
 	return append(all, corev1.EnvVar{Name: "VCAP_APPLICATION", Value: string(text)})
 }
 
-// VCAPApplication is what VCAP_APPLICATION says of an app at a revision; its routes are made by others.
-func VCAPApplication(guid, name, space, revision string) map[string]any {
-	return map[string]any{
-		"application_id": guid, "application_name": name, "name": name, "space_id": space,
-		"application_version": revision, "version": revision, "application_uris": []string{}, "uris": []string{},
+// ApplicationInfo is what VCAP_APPLICATION says of an app.
+type ApplicationInfo struct {
+	GUID, Name, Revision                   string
+	SpaceGUID, SpaceName, OrgGUID, OrgName string
+	// MemoryMB and DiskMB are the limits of the process.
+	MemoryMB, DiskMB int64
+	// Addresses are those of the routes that lead to the app.
+	Addresses []string
+}
+
+// VCAPApplication returns the variable's value; nothing that is unknown is made up.
+func (a ApplicationInfo) VCAPApplication() map[string]any {
+	addresses := append([]string{}, a.Addresses...)
+	all := map[string]any{
+		"application_id": a.GUID, "application_name": a.Name, "name": a.Name, "application_version": a.Revision, "version": a.Revision,
+		"space_id": a.SpaceGUID, "application_uris": addresses, "uris": addresses, "limits": map[string]int64{"mem": a.MemoryMB, "disk": a.DiskMB},
 	}
+	for key, value := range map[string]string{"space_name": a.SpaceName, "organization_id": a.OrgGUID, "organization_name": a.OrgName} {
+		if value != "" {
+			all[key] = value
+		}
+	}
+	return all
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,7 +43,7 @@ func newWorkerLRP() *eiriniv1.LRP {
 
 func TestStatefulSetIsOneRevision(t *testing.T) {
 	lrp := newLRP(7)
-	set := BuildStatefulSet(lrp, corev1.PullAlways)
+	set := BuildStatefulSet(lrp, PodOptions{PullPolicy: corev1.PullAlways})
 	selects := map[string]string{korifiv1alpha1.ProcessGUIDLabel: guid, korifiv1alpha1.VersionLabel: "7"}
 	if diff := cmp.Diff(selects, set.Spec.Selector.MatchLabels); diff != "" {
 		t.Errorf("selector (-want +got):\n%s", diff)
@@ -51,7 +52,7 @@ func TestStatefulSetIsOneRevision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := BuildStatefulSet(newLRP(8), corev1.PullAlways)
+	other := BuildStatefulSet(newLRP(8), PodOptions{PullPolicy: corev1.PullAlways})
 	if theirs := other.Spec.Template.Labels; selector.Matches(labels.Set(theirs)) || !selector.Matches(labels.Set(set.Spec.Template.Labels)) {
 		t.Errorf("expected the Pods of revision 7 only, found those of revision 8 with %v", theirs)
 	}
@@ -61,8 +62,31 @@ func TestStatefulSetIsOneRevision(t *testing.T) {
 	}
 }
 
+func TestInstancesThatListenServeOnBeforeTheyEnd(t *testing.T) {
+	silent := newLRP(7)
+	silent.Spec.Ports = nil
+	for name, row := range map[string]struct {
+		lrp         *eiriniv1.LRP
+		delay       time.Duration
+		sleep, term int64
+	}{
+		"one that listens":      {newLRP(7), 3 * time.Second, 3, 13},
+		"one that does not":     {silent, 3 * time.Second, 0, 10},
+		"where it is not asked": {newLRP(7), 0, 0, 10},
+	} {
+		pod := BuildPodSpec(row.lrp, PodOptions{StopDelay: row.delay})
+		var sleep int64
+		if l := pod.Containers[0].Lifecycle; l != nil {
+			sleep = l.PreStop.Sleep.Seconds
+		}
+		if sleep != row.sleep || *pod.TerminationGracePeriodSeconds != row.term {
+			t.Errorf("%s: expected a sleep of %d and a grace of %d seconds, found %d and %d", name, row.sleep, row.term, sleep, *pod.TerminationGracePeriodSeconds)
+		}
+	}
+}
+
 func TestPodsAreRestricted(t *testing.T) {
-	pod := BuildStatefulSet(newLRP(7), corev1.PullAlways).Spec.Template.Spec
+	pod := BuildStatefulSet(newLRP(7), PodOptions{PullPolicy: corev1.PullAlways}).Spec.Template.Spec
 	restricted := corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}
 	if c := pod.Containers[0].SecurityContext; *c.AllowPrivilegeEscalation || !*c.RunAsNonRoot || *c.SeccompProfile != restricted || !slices.Contains(c.Capabilities.Drop, "ALL") {
 		t.Errorf("found %+v", c)
@@ -80,7 +104,7 @@ func TestPodsAreRestricted(t *testing.T) {
 	}
 	lrp := newLRP(7)
 	lrp.Spec.MemoryMB, lrp.Spec.CPUWeight = 0, 50
-	resources := BuildStatefulSet(lrp, corev1.PullAlways).Spec.Template.Spec.Containers[0].Resources
+	resources := BuildStatefulSet(lrp, PodOptions{PullPolicy: corev1.PullAlways}).Spec.Template.Spec.Containers[0].Resources
 	if _, limited := resources.Limits[corev1.ResourceMemory]; limited || resources.Requests.Cpu().MilliValue() != 50 {
 		t.Errorf("found %+v, want no limit of memory and 50m of CPU", resources)
 	}
@@ -91,7 +115,7 @@ func TestInstancesRequestCPUByTheirMemory(t *testing.T) {
 	for memoryMB, want := range map[int64]int64{0: 0, 1: 5, 64: 6, 1024: 100, 4096: 400, math.MaxInt64: korifiv1alpha1.MaxMegabytes / 1024 * 100} {
 		lrp := newLRP(1)
 		lrp.Spec.MemoryMB = memoryMB
-		if found := BuildStatefulSet(lrp, corev1.PullAlways).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); found != want {
+		if found := BuildStatefulSet(lrp, PodOptions{PullPolicy: corev1.PullAlways}).Spec.Template.Spec.Containers[0].Resources.Requests.Cpu().MilliValue(); found != want {
 			t.Errorf("%d MiB: expected %dm, found %dm", memoryMB, want, found)
 		}
 	}
@@ -105,7 +129,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	got := map[string]string{}
 	var names []string
-	for _, e := range BuildStatefulSet(lrp, corev1.PullAlways).Spec.Template.Spec.Containers[0].Env {
+	for _, e := range BuildStatefulSet(lrp, PodOptions{PullPolicy: corev1.PullAlways}).Spec.Template.Spec.Containers[0].Env {
 		names = append(names, e.Name)
 		if got[e.Name] = e.Value; e.ValueFrom != nil {
 			got[e.Name] = "<" + e.ValueFrom.FieldRef.FieldPath + ">"
@@ -204,7 +228,7 @@ func TestLimitsDoNotOverflow(t *testing.T) {
 	for _, size := range []int64{1, 64, 1 << 20, 1<<20 + 1, 1 << 43, 1 << 44, 1<<63 - 1} {
 		lrp := newLRP(7)
 		lrp.Spec.MemoryMB, lrp.Spec.DiskMB, lrp.Spec.Instances = size, size, 2_000_000_000
-		set := BuildStatefulSet(lrp, corev1.PullAlways)
+		set := BuildStatefulSet(lrp, PodOptions{PullPolicy: corev1.PullAlways})
 		if *set.Spec.Replicas != korifiv1alpha1.MaxInstances {
 			t.Errorf("found %d replicas, want %d", *set.Spec.Replicas, korifiv1alpha1.MaxInstances)
 		}

@@ -24,7 +24,7 @@ func newPod(n int) *corev1.Pod {
 			LocalObjectReference: corev1.LocalObjectReference{Name: fmt.Sprint("settings-", n)}, Key: fmt.Sprintf("VARIABLE_%d_%d", n, i),
 		}}})
 	}
-	template := lrp.BuildStatefulSet(l, corev1.PullAlways).Spec.Template
+	template := lrp.BuildStatefulSet(l, lrp.PodOptions{PullPolicy: corev1.PullAlways}).Spec.Template
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "space", Name: fmt.Sprint("pod-", n), UID: types.UID(fmt.Sprint("uid-", n)), Labels: template.Labels},
 		Spec:       template.Spec,

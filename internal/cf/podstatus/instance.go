@@ -87,6 +87,11 @@ func describeExit(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	if t == nil {
 		return crashLoop
 	}
+	return DescribeExit(t) + describeFailedCheck(pod, t)
+}
+
+// DescribeExit says how a container ended.
+func DescribeExit(t *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("exited with status %d", t.ExitCode)
 	switch {
 	case t.Message != "":
@@ -94,7 +99,7 @@ func describeExit(pod *corev1.Pod, t *corev1.ContainerStateTerminated) string {
 	case t.Reason != "":
 		text += " (" + t.Reason + ")"
 	}
-	return text + describeFailedCheck(pod, t)
+	return text
 }
 
 // describeFailedCheck says which health check an instance has likely failed that was ended when its time to start was over: the

@@ -19,6 +19,8 @@ type RevisionPods struct {
 	// Draining are terminating; Since is when the deletion of the first of them was requested.
 	Draining int32
 	Since    time.Time
+	// Trouble is why one of those that are alive can neither be placed nor started; empty if none is in trouble.
+	Trouble string
 }
 
 // CountPod adds a Pod to the counts of its revision.
@@ -40,12 +42,18 @@ func CountPod(counts []RevisionPods, pod *corev1.Pod) []RevisionPods {
 		return counts
 	}
 	p.Alive++
-	switch InstanceStatus(pod).State {
+	status := InstanceStatus(pod)
+	switch status.State {
 	case korifiv1alpha1.RunningInstance:
 		p.Ready++
 	case korifiv1alpha1.CrashedInstance:
 		p.Crashed++
 	case korifiv1alpha1.DownInstance, korifiv1alpha1.StartingInstance:
+	}
+	// Of several the same one each time, whatever the order of the cache.
+	inTrouble := status.State == korifiv1alpha1.CrashedInstance || status.State == korifiv1alpha1.DownInstance
+	if inTrouble && status.Details != "" && (p.Trouble == "" || status.Details < p.Trouble) {
+		p.Trouble = status.Details
 	}
 	return counts
 }

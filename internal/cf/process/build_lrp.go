@@ -4,6 +4,7 @@ package process
 
 import (
 	"cmp"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,6 +31,16 @@ type LRPSource struct {
 	Droplet *korifiv1alpha1.Droplet
 	// Settings is the Secret with the settings of the revision.
 	Settings *corev1.Secret
+	// Surroundings are told to the app.
+	Surroundings Surroundings
+}
+
+// Surroundings are where an app is, and where it is reached.
+type Surroundings struct {
+	// SpaceName, OrgGUID and OrgName are empty where they are not known.
+	SpaceName, OrgGUID, OrgName string
+	// Addresses are those of its routes.
+	Addresses []string
 }
 
 // BuildLRP is the LRP that an action wants.
@@ -43,12 +54,13 @@ func BuildLRP(p LRPSource, do CreateLRP) *eiriniv1.LRP {
 				korifiv1alpha1.ProcessGUIDLabel: p.Process.Name, korifiv1alpha1.ProcessTypeLabel: p.Process.Spec.ProcessType,
 				korifiv1alpha1.VersionLabel: revision.FormatRevision(do.Revision),
 			},
-			Annotations:     map[string]string{torporv1alpha1.SettingsAnnotation: p.Settings.Name},
+			Annotations:     map[string]string{torporv1alpha1.SettingsAnnotation: p.Settings.Name, torporv1alpha1.AddressesAnnotation: strings.Join(p.Surroundings.Addresses, ",")},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.Process, korifiv1alpha1.CFProcessKind())},
 		},
 		Spec: eiriniv1.LRPSpec{
 			GUID: p.Process.Name, Version: revision.FormatRevision(do.Revision), ProcessType: p.Process.Spec.ProcessType,
 			AppName: p.App.Spec.DisplayName, AppGUID: p.App.Name, SpaceGUID: p.Process.Namespace,
+			SpaceName: p.Surroundings.SpaceName, OrgGUID: p.Surroundings.OrgGUID, OrgName: p.Surroundings.OrgName,
 			Image: p.Droplet.Registry.Image, ImagePullSecrets: p.Droplet.Registry.ImagePullSecrets,
 			Command: p.startCommand(), Environment: environmentFrom(p.Settings), Health: p.healthCheck(ports), Ports: ports,
 			Instances: do.Instances, MemoryMB: LimitMegabytes(p.Process.Spec.MemoryMB), DiskMB: LimitMegabytes(p.Process.Spec.DiskQuotaMB),
@@ -66,14 +78,18 @@ func (p LRPSource) startCommand() []string {
 		}
 	}
 	command = cmp.Or(command, p.Process.Spec.DetectedCommand)
-	switch {
-	case command == "":
+	if command == "" {
 		return nil
-	case p.App.Spec.Lifecycle.Type == korifiv1alpha1.BuildpackLifecycle:
-		return []string{launcher, command}
-	default:
-		return []string{"/bin/sh", "-c", command}
 	}
+	return WrapCommand(p.App.Spec.Lifecycle.Type, command)
+}
+
+// WrapCommand returns what runs a command in an image.
+func WrapCommand(lifecycle korifiv1alpha1.LifecycleType, command string) []string {
+	if lifecycle == korifiv1alpha1.BuildpackLifecycle {
+		return []string{launcher, command}
+	}
+	return []string{"/bin/sh", "-c", command}
 }
 
 // ports are those of the process, or of its droplet, or a web process's usual one.

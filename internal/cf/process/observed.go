@@ -70,6 +70,8 @@ type ObservedLRP struct {
 	// Deleting says that it has a deletion timestamp, which DeletedAt is; its Pods may still run.
 	Deleting  bool
 	DeletedAt time.Time
+	// Refusal is why Kubernetes makes fewer Pods of it than it wants; empty if it does not.
+	Refusal string
 }
 
 // defaultDrainTimeout is the default of spec.drain.timeoutSeconds.

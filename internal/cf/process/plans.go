@@ -83,15 +83,33 @@ func planCanaryWaits(o Observed) Plan {
 }
 
 func planDeploying(o Observed) Plan {
+	if why := o.obstacle(); why != "" {
+		return Plan{Ready: decision.False(korifiv1alpha1.BlockedReason, readinessMessage(o)+": "+why)}
+	}
 	return Plan{Ready: decision.False(korifiv1alpha1.DeployingReason, readinessMessage(o))}
 }
 
 func planStarting(o Observed) Plan {
-	message := readinessMessage(o)
+	message, why := readinessMessage(o), o.obstacle()
 	if crashed := o.podsOf(o.TargetRevision()).Crashed; crashed > 0 {
-		message += fmt.Sprintf(", %d have crashed", crashed)
+		return Plan{Ready: decision.False(korifiv1alpha1.StartingReason, fmt.Sprintf("%s, %d have crashed", message, crashed))}
+	}
+	if why != "" {
+		return Plan{Ready: decision.False(korifiv1alpha1.BlockedReason, message+": "+why)}
 	}
 	return Plan{Ready: decision.False(korifiv1alpha1.StartingReason, message)}
+}
+
+// obstacle says what keeps instances of the target revision from running that does not go away by itself; empty if nothing does.
+func (o Observed) obstacle() string {
+	pods := o.podsOf(o.TargetRevision())
+	if pods.Ready >= o.Desired {
+		return ""
+	}
+	if target := o.targetLRP(); target != nil && target.Refusal != "" {
+		return target.Refusal
+	}
+	return pods.Trouble
 }
 
 func planWaitForReplaced(o Observed) Plan {

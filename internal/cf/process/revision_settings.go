@@ -54,7 +54,9 @@ func BuildSettingsSecret(p *korifiv1alpha1.CFProcess, settings RevisionSettings)
 
 // ReadSettings returns the settings that a Secret keeps.
 func ReadSettings(secret *corev1.Secret) (RevisionSettings, error) {
-	settings := RevisionSettings{Environment: secret.Data}
+	// What is bound is not the app's own: it is neither shown nor brought back as that.
+	settings := RevisionSettings{Environment: maps.Clone(secret.Data)}
+	delete(settings.Environment, ServicesVariable)
 	if err := json.Unmarshal([]byte(secret.Annotations[torporv1alpha1.SettingsAnnotation]), &settings); err != nil {
 		return settings, fmt.Errorf("read the settings in the Secret %s: %w", secret.Name, err)
 	}

@@ -68,7 +68,7 @@ func newRESTMapper() meta.RESTMapper {
 	m := meta.NewDefaultRESTMapper(nil)
 	for _, k := range []schema.GroupVersionKind{
 		korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(),
-		korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFRouteKind(), corev1.SchemeGroupVersion.WithKind("Pod"),
+		korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFTaskKind(), korifiv1alpha1.CFServiceInstanceKind(), korifiv1alpha1.CFServiceBindingKind(), corev1.SchemeGroupVersion.WithKind("Pod"),
 		corev1.SchemeGroupVersion.WithKind("Secret"), coordinationv1.SchemeGroupVersion.WithKind("Lease"), rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), corev1.SchemeGroupVersion.WithKind("Event"), torporv1alpha1.CFDeploymentKind(),
 	} {
 		m.Add(k, meta.RESTScopeNamespace)

@@ -15,7 +15,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
+	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
 func listApps(ctx context.Context, r *Request) (Response, error) {
@@ -128,12 +130,51 @@ func (r *Request) bringUp(app *korifiv1alpha1.CFApp, do func() (*korifiv1alpha1.
 
 func getAppEnvironment(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
 	vars, err := r.Store.GetEnvironment(ctx, r.Caller, app)
+	if err != nil {
+		return Response{}, err
+	}
+	application, err := r.describeApplication(ctx, app)
+	if err != nil {
+		return Response{}, err
+	}
+	services, err := r.describeServices(ctx, app)
 	empty := map[string]string{}
-	current, _, _ := revision.ReadRevision(app)
 	return respond(map[string]any{
-		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": empty,
-		"application_env_json": map[string]any{"VCAP_APPLICATION": lrp.VCAPApplication(app.Name, app.Spec.DisplayName, app.Namespace, revision.FormatRevision(current))},
+		"environment_variables": vars, "staging_env_json": empty, "running_env_json": empty, "system_env_json": services,
+		"application_env_json": map[string]any{"VCAP_APPLICATION": application},
 	}, err)
+}
+
+// describeApplication returns the VCAP_APPLICATION that instances of the next revision get.
+func (r *Request) describeApplication(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]any, error) {
+	current, _, _ := revision.ReadRevision(app)
+	info := lrp.ApplicationInfo{GUID: app.Name, Name: app.Spec.DisplayName, Revision: revision.FormatRevision(current), SpaceGUID: app.Namespace}
+	space, org, err := r.Store.DescribeSpace(ctx, app.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	info.SpaceName, info.OrgGUID, info.OrgName = space.Name, org.GUID, org.Name
+	web, err := r.Store.GetProcessByType(ctx, app, korifiv1alpha1.WebProcess)
+	if err == nil {
+		info.MemoryMB, info.DiskMB = process.LimitMegabytes(web.Spec.MemoryMB), process.LimitMegabytes(web.Spec.DiskQuotaMB)
+	}
+	if ignoreNotFound(err) != nil {
+		return nil, err
+	}
+	routes, err := r.routesOfApp(ctx, app)
+	if err != nil {
+		return nil, err
+	}
+	domains, err := r.Store.ListDomains(ctx)
+	for _, obj := range routes {
+		if i := slices.IndexFunc(domains, func(d *korifiv1alpha1.CFDomain) bool { return d.Name == obj.Spec.DomainRef.Name }); i >= 0 {
+			info.Addresses = append(info.Addresses, route.FQDN(obj.Spec, domains[i])+obj.Spec.Path)
+		}
+	}
+	slices.Sort(info.Addresses)
+	application := info.VCAPApplication()
+	application["cf_api"] = r.Base
+	return application, err
 }
 
 func getEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {

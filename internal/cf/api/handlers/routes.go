@@ -22,6 +22,7 @@ type Route struct {
 const (
 	get   = http.MethodGet
 	post  = http.MethodPost
+	put   = http.MethodPut
 	patch = http.MethodPatch
 	del   = http.MethodDelete
 
@@ -35,7 +36,7 @@ const (
 // Routes returns every request that the API answers. To add one, add its row here, its handler, and its conversation in
 // testdata.
 func Routes() []Route {
-	return slices.Concat(generalRoutes(), appRoutes(), processRoutes(), dropletRoutes(), addressRoutes())
+	return slices.Concat(generalRoutes(), appRoutes(), processRoutes(), dropletRoutes(), addressRoutes(), taskRoutes(), serviceRoutes())
 }
 
 func generalRoutes() []Route {
@@ -73,8 +74,6 @@ func generalRoutes() []Route {
 		{get, "/v3/isolation_segments", false, "empty", "", listNothing},
 		{get, "/v3/spaces/{guid}/running_security_groups", false, "empty", "", listNothing},
 		{get, "/v3/spaces/{guid}/staging_security_groups", false, "empty", "", listNothing},
-		{get, "/v3/service_instances", false, "empty", "", listNothing},
-		{get, "/v3/service_credential_bindings", false, "empty", "", listNothing},
 		{get, "/v3/buildpacks", false, "empty", "", listNothing},
 		{get, "/v3/stacks", false, "empty", "", listNothing},
 	}
@@ -166,6 +165,34 @@ func addressRoutes() []Route {
 	}
 }
 
+func taskRoutes() []Route {
+	return []Route{
+		{get, "/v3/tasks", false, "tasks: `guids`, `names`, `states`, `app_guids`, `space_guids`, `organization_guids`", listsApps, listTasks},
+		{get, "/v3/tasks/{guid}", false, "a task, and why it has failed", "get cftasks", getTask},
+		{post, "/v3/tasks/{guid}/actions/cancel", false, "end it", "get, patch cftasks", cancelTask},
+		{put, "/v3/tasks/{guid}/cancel", false, "as above", "get, patch cftasks", cancelTask},
+		{get, "/v3/apps/{guid}/tasks", false, "an app's tasks: `sequence_ids`, `names`, `states`", seesApp, withApp(listAppTasks)},
+		{post, "/v3/apps/{guid}/tasks", false, "run a command once with the app's droplet and environment", "create cftasks", withApp(createTask)},
+	}
+}
+
+func serviceRoutes() []Route {
+	const sees, binds = "get cfserviceinstances", "get cfservicebindings"
+	return []Route{
+		{get, "/v3/service_instances", false, "user-provided services: `names`, `guids`, `type`, `space_guids`, `organization_guids`", listsApps, listServiceInstances},
+		{post, "/v3/service_instances", false, "keep credentials for apps; type user-provided only", "create cfserviceinstances, secrets", withBody(createServiceInstance)},
+		{get, "/v3/service_instances/{guid}", false, "a service", sees, getServiceInstance},
+		{get, "/v3/service_instances/{guid}/credentials", false, "its credentials", "get cfserviceinstances, secrets", getServiceCredentials},
+		{patch, "/v3/service_instances/{guid}", false, "change it; apps see that in their next revision", "patch cfserviceinstances, secrets", withBody(updateServiceInstance)},
+		{del, "/v3/service_instances/{guid}", false, "delete one that is bound to no app", "delete cfserviceinstances", deleteServiceInstance},
+		{get, "/v3/service_credential_bindings", false, "bindings: `app_guids`, `service_instance_guids`, `service_instance_names`, `names`, `guids`", listsApps, listServiceBindings},
+		{post, "/v3/service_credential_bindings", false, "give an app's next revision the credentials, in VCAP_SERVICES; type app only", "get cfapps, create cfservicebindings", withBody(createServiceBinding)},
+		{get, "/v3/service_credential_bindings/{guid}", false, "a binding", binds, getServiceBinding},
+		{get, "/v3/service_credential_bindings/{guid}/details", false, "what the app gets", "get cfservicebindings, secrets", getServiceBindingDetails},
+		{del, "/v3/service_credential_bindings/{guid}", false, "take the credentials away from the next revision", "delete cfservicebindings", deleteServiceBinding},
+	}
+}
+
 // MissingFeature is a part of CF v3 that Torpor does not have, with the reason.
 type MissingFeature struct{ What, Why string }
 
@@ -174,10 +201,10 @@ func MissingFeatures() []MissingFeature {
 	return []MissingFeature{
 		{"packages of type bits, buildpacks, staging", "Torpor builds no code; push an image, or fill in a CFBuild's droplet"},
 		{"TCP routes, internal and private domains, wildcard hosts, weights of destinations", "not built"},
-		{"services, service bindings", "not built"},
+		{"service brokers, managed services, service keys", "not built; make user-provided services"},
 		{"roles of groups, quotas", "they are RoleBindings and ResourceQuotas: use kubectl"},
 		{"`fields`, `include` but of users of roles, labels and annotations but of apps, orgs and spaces", "ignored"},
-		{"tasks, sidecars, SSH", "not built"},
+		{"sidecars, SSH", "not built"},
 		{"limits of the log rate, readiness health checks", "refused; a manifest with them is applied with a warning"},
 		{"measured CPU, memory and disk in stats", "left out rather than made up"},
 	}

@@ -37,6 +37,9 @@ const (
 	DomainResourceType     = "Domain"
 	RouteResourceType      = "Route"
 	RoleResourceType       = "Role"
+	TaskResourceType       = "Task"
+	ServiceResourceType    = "Service instance"
+	BindingResourceType    = "Service credential binding"
 	jobResourceType        = "Job"
 )
 
@@ -48,6 +51,9 @@ const (
 	packagesResource  = "cfpackages"
 	spacesResource    = "cfspaces"
 	routesResource    = "cfroutes"
+	tasksResource     = "cftasks"
+	servicesResource  = "cfserviceinstances"
+	bindingsResource  = "cfservicebindings"
 )
 
 // resourceTypeOf returns what clients call an object.
@@ -69,6 +75,12 @@ func resourceTypeOf(o client.Object) string {
 		return DomainResourceType
 	case *korifiv1alpha1.CFRoute:
 		return RouteResourceType
+	case *korifiv1alpha1.CFTask:
+		return TaskResourceType
+	case *korifiv1alpha1.CFServiceInstance:
+		return ServiceResourceType
+	case *korifiv1alpha1.CFServiceBinding:
+		return BindingResourceType
 	default:
 		return AppResourceType
 	}

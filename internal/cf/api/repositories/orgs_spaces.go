@@ -114,6 +114,18 @@ func (s *Store) listOrgsAndSpaces(ctx context.Context) (orgs, spaces []OrgOrSpac
 	return orgs, spaces, nil
 }
 
+// DescribeSpace returns a space and its org; what is not known of them stays empty.
+func (s *Store) DescribeSpace(ctx context.Context, guid string) (space, org OrgOrSpace, err error) {
+	orgs, spaces, err := s.listOrgsAndSpaces(ctx)
+	if i := slices.IndexFunc(spaces, func(one OrgOrSpace) bool { return one.GUID == guid }); i >= 0 {
+		space = spaces[i]
+	}
+	if i := slices.IndexFunc(orgs, func(one OrgOrSpace) bool { return one.GUID == space.Org }); i >= 0 {
+		org = orgs[i]
+	}
+	return space, org, err
+}
+
 // listObjects returns what CFOrgs and CFSpaces say of themselves, by their GUIDs.
 func (s *Store) listObjects(ctx context.Context) (map[string]OrgOrSpace, error) {
 	orgs, err := list[*korifiv1alpha1.CFOrg](ctx, s, "list orgs", &korifiv1alpha1.CFOrgList{})

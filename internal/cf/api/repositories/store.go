@@ -80,7 +80,7 @@ func (s *Store) StopWaiting() { s.stopOnce.Do(func() { close(s.stopped) }) }
 // StartCache fills the cache and returns when it is full, or when ctx ends. The cache lives as long as living; ended gets the
 // reason for its end.
 func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) error {
-	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}, &torporv1alpha1.CFDeployment{}} {
+	for _, kind := range []client.Object{&korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{}, &torporv1alpha1.CFDeployment{}, &korifiv1alpha1.CFTask{}} {
 		if err := s.cache.IndexField(ctx, kind, byApp, appNameOf); err != nil {
 			return fmt.Errorf("index the cache: %w", err)
 		}
@@ -91,7 +91,8 @@ func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) erro
 	for _, kind := range []client.Object{
 		&korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}, &korifiv1alpha1.CFBuild{}, &korifiv1alpha1.CFPackage{},
 		&korifiv1alpha1.CFOrg{}, &korifiv1alpha1.CFSpace{}, &corev1.Namespace{}, &torporv1alpha1.CFDeployment{},
-		&korifiv1alpha1.CFDomain{}, &korifiv1alpha1.CFRoute{},
+		&korifiv1alpha1.CFDomain{}, &korifiv1alpha1.CFRoute{}, &korifiv1alpha1.CFTask{},
+		&korifiv1alpha1.CFServiceInstance{}, &korifiv1alpha1.CFServiceBinding{},
 	} {
 		guidOf := func(o client.Object) []string { return []string{o.GetName()} }
 		if err := s.cache.IndexField(ctx, kind, byGUID, guidOf); err != nil {
@@ -139,6 +140,8 @@ func appNameOf(o client.Object) []string {
 	case *korifiv1alpha1.CFPackage:
 		return []string{o.Spec.AppRef.Name}
 	case *torporv1alpha1.CFDeployment:
+		return []string{o.Spec.AppRef.Name}
+	case *korifiv1alpha1.CFTask:
 		return []string{o.Spec.AppRef.Name}
 	default:
 		return nil

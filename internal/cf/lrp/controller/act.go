@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,11 +34,7 @@ func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) e
 			err = c.patchFinalizer(ctx, seen.LRP, controllerutil.RemoveFinalizer)
 		}
 	case lrp.CreateStatefulSet:
-		pull := corev1.PullAlways
-		if c.TrustNodeImages {
-			pull = corev1.PullIfNotPresent
-		}
-		err = c.client.Create(ctx, lrp.BuildStatefulSet(seen.LRP, pull), client.FieldOwner(Name))
+		err = c.client.Create(ctx, lrp.BuildStatefulSet(seen.LRP, c.Pods), client.FieldOwner(Name))
 	case lrp.ScaleStatefulSet:
 		after := seen.StatefulSet.DeepCopy()
 		after.Spec.Replicas = new(plan.Replicas)

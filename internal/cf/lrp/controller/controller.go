@@ -42,8 +42,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// WatchNamespaces are the only ones whose objects are cached; none means all.
 	WatchNamespaces []string
-	// TrustNodeImages runs what a node has of an app's image without asking its registry.
-	TrustNodeImages bool
+	// Pods is what all instances have in common.
+	Pods lrp.PodOptions
 
 	client client.Client
 	live   client.Reader
@@ -56,6 +56,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;delete
+// +kubebuilder:rbac:groups="",resources=events,verbs=list
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller.

@@ -5,6 +5,8 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +19,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+const (
+	// maxEvents are more than one StatefulSet has for one reason.
+	maxEvents = 100
+	// maxRefusal keeps a message short.
+	maxRefusal = 500
 )
 
 // observe reads what the caches know.
@@ -44,7 +53,30 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 			o.Pods = append(o.Pods, p)
 		}
 	}
-	return o, nil
+	if !o.LacksPods() {
+		return o, nil
+	}
+	o.Refusal, err = c.readRefusal(ctx, o.StatefulSet)
+	return o, err
+}
+
+// readRefusal returns what the StatefulSet's controller said last of a Pod that it could not make: it says that in an event only.
+func (c Controller) readRefusal(ctx context.Context, set *appsv1.StatefulSet) (string, error) {
+	var events corev1.EventList
+	err := c.live.List(ctx, &events, client.InNamespace(set.Namespace), client.MatchingFields{"involvedObject.uid": string(set.UID), "reason": "FailedCreate"}, client.Limit(maxEvents))
+	if err != nil {
+		return "", fmt.Errorf("list events of the StatefulSet: %w", err)
+	}
+	if len(events.Items) == 0 {
+		return "", nil
+	}
+	newest := slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+	// What comes before this names the Pod, which differs from event to event.
+	_, why, found := strings.Cut(newest.Message, " failed error: ")
+	if !found {
+		why = newest.Message
+	}
+	return why[:min(len(why), maxRefusal)], nil
 }
 
 // listRemainingPods lists the Pods of an LRP past any cache.

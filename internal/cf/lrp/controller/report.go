@@ -3,6 +3,8 @@
 package controller
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -12,6 +14,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
+
+// refusalInterval is when to ask again why Pods are missing.
+const refusalInterval = 2 * time.Second
 
 // report writes what was seen into the status.
 func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
@@ -42,7 +47,10 @@ func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refuse
 	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{
 		korifiv1alpha1.ReadyCondition: lrp.ReadyCondition(o, p, status.Replicas), korifiv1alpha1.DrainingCondition: lrp.DrainingCondition(status.DrainingReplicas),
 	}, obj.Generation, c.Clock)
-	out.IsTransient = isTransient(obj, before, p)
+	out.IsTransient = o.Refusal == "" && isTransient(obj, before, p)
+	if o.LacksPods() {
+		out.RequeueAfter = refusalInterval // That a Pod could not be made is no event of what is watched.
+	}
 	return out
 }
 

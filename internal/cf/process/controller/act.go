@@ -19,6 +19,7 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/appenvironment"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
@@ -53,12 +54,14 @@ func (c Controller) act(ctx context.Context, seen *observation, plan process.Pla
 func (c Controller) createLRP(ctx context.Context, seen *observation, do process.CreateLRP) error {
 	var environment map[string][]byte
 	// The reads are made at once, because every restart waits for them.
-	var errs [4]error
+	var surroundings process.Surroundings
+	var errs [5]error
 	var reads sync.WaitGroup
 	reads.Go(func() { errs[0] = c.requireSameApp(ctx, seen.app) })
 	reads.Go(func() { errs[1] = c.requireNoUnseenLRP(ctx, seen) })
 	reads.Go(func() { errs[2] = c.requireSameProcess(ctx, seen.process) })
-	reads.Go(func() { environment, errs[3] = c.readEnvironment(ctx, seen.app) })
+	reads.Go(func() { environment, errs[3] = appenvironment.Read(ctx, c.client, seen.app) })
+	reads.Go(func() { surroundings, errs[4] = c.readSurroundings(ctx, seen.app) })
 	reads.Wait()
 	if err := joinFailures(errs[:]); err != nil {
 		return err
@@ -72,7 +75,7 @@ func (c Controller) createLRP(ctx context.Context, seen *observation, do process
 		return fmt.Errorf("keep the settings of the revision: %w", err)
 	}
 	isNew := err == nil
-	lrp := process.BuildLRP(process.LRPSource{App: seen.app, Process: seen.process, Droplet: seen.droplet, Settings: settings}, do)
+	lrp := process.BuildLRP(process.LRPSource{App: seen.app, Process: seen.process, Droplet: seen.droplet, Settings: settings, Surroundings: surroundings}, do)
 	if err := c.client.Create(ctx, lrp, client.FieldOwner(Name)); err != nil {
 		return fmt.Errorf("create the LRP: %w", err)
 	}

@@ -51,6 +51,7 @@ type Controller struct {
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses/finalizers,verbs=update
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfprocesses,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds,verbs=get;list;watch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfroutes;cfdomains;cfspaces;cforgs;cfserviceinstances;cfservicebindings,verbs=get;list;watch
 // +kubebuilder:rbac:groups=torpor.dev,resources=cfdeployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=eirini.cloudfoundry.org,resources=lrps,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -71,7 +72,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name+"-processes").
 		For(&korifiv1alpha1.CFProcess{}, builder.WithPredicates(specOrAnnotationsChanged())).
-		Owns(&eiriniv1.LRP{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Owns(&eiriniv1.LRP{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, refusalChanged()))).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.processesForApp), builder.WithPredicates(specOrAnnotationsChanged())).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(c.processesForBuild)).
 		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesForDeployment), builder.WithPredicates(specOrAnnotationsChanged())).

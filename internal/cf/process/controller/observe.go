@@ -76,7 +76,7 @@ func (c Controller) observeLRPsAndPods(ctx context.Context, o *observation) erro
 	o.lrps = lrps.Items
 	for i := range o.lrps {
 		l := &o.lrps[i]
-		observed := process.ObservedLRP{Name: l.Name, Revision: revision.ParseVersion(l.Spec.Version), Instances: l.Spec.Instances}
+		observed := process.ObservedLRP{Name: l.Name, Revision: revision.ParseVersion(l.Spec.Version), Instances: l.Spec.Instances, Refusal: refusalOf(l)}
 		if l.DeletionTimestamp != nil {
 			observed.Deleting, observed.DeletedAt = true, l.DeletionTimestamp.Time
 		}
@@ -143,16 +143,4 @@ func (c Controller) observeNameTaken(ctx context.Context, o *observation) error 
 	}
 	o.NameTaken = err == nil
 	return nil
-}
-
-// readEnvironment returns the app's variables as the API server has them.
-func (c Controller) readEnvironment(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string][]byte, error) {
-	if app.Spec.EnvSecretName == "" {
-		return nil, nil
-	}
-	var secret corev1.Secret
-	if err := c.client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: app.Spec.EnvSecretName}, &secret); err != nil {
-		return nil, fmt.Errorf("read the app's environment, spec.envSecretName: %w", err)
-	}
-	return secret.Data, nil
 }

@@ -6,9 +6,11 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -46,6 +48,23 @@ func addIndexes(mgr manager.Manager) error {
 		return fmt.Errorf("index LRPs: %w", err)
 	}
 	return nil
+}
+
+// refusalOf says why Kubernetes makes fewer Pods of an LRP than it wants; empty if it does not.
+func refusalOf(o client.Object) string {
+	l, ok := o.(*eiriniv1.LRP)
+	if !ok {
+		return ""
+	}
+	ready := meta.FindStatusCondition(l.Status.Conditions, korifiv1alpha1.ReadyCondition)
+	if ready == nil || ready.Reason != korifiv1alpha1.BlockedReason {
+		return ""
+	}
+	return ready.Message
+}
+
+func refusalChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return refusalOf(e.ObjectOld) != refusalOf(e.ObjectNew) }}
 }
 
 func (c Controller) processesForApp(ctx context.Context, app client.Object) []ctrl.Request {

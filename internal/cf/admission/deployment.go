@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// mutateDeployment records who made a deployment, and who cancelled it.
+func mutateDeployment(r admission.Request) admission.Response {
+	old, updated, err := decodeObjects[torporv1alpha1.CFDeployment](r)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if updated.Annotations == nil {
+		updated.Annotations = map[string]string{}
+	}
+	for key, value := range recordedPeople(old, updated, r.UserInfo.Username) {
+		if updated.Annotations[key] = value; value == "" {
+			delete(updated.Annotations, key)
+		}
+	}
+	return patchAnnotations(r.Object.Raw, updated.Annotations)
+}
+
+// validateDeployment refuses what another admission has made of it.
+func validateDeployment(r admission.Request) admission.Response {
+	old, updated, err := decodeObjects[torporv1alpha1.CFDeployment](r)
+	if err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	for key, want := range recordedPeople(old, updated, r.UserInfo.Username) {
+		if found := updated.Annotations[key]; found != want {
+			return rejectInvalid(fmt.Errorf("metadata.annotations[%s]: expected %q, because Torpor keeps it; found %q; leave it as it is", key, want, found))
+		}
+	}
+	return admission.Allowed("")
+}
+
+// recordedPeople returns the annotations that name people; empty ones are not there.
+func recordedPeople(old, updated *torporv1alpha1.CFDeployment, sender string) map[string]string {
+	people := map[string]string{torporv1alpha1.RequestedByAnnotation: sender, torporv1alpha1.CancelledByAnnotation: ""}
+	if old != nil {
+		for key := range people {
+			people[key] = old.Annotations[key]
+		}
+	}
+	if updated.Spec.Cancelled && (old == nil || !old.Spec.Cancelled) {
+		people[torporv1alpha1.CancelledByAnnotation] = sender
+	}
+	return people
+}
+
+// AskIdentity returns a function that asks the API server whom a client belongs to, until it has answered once.
+func AskIdentity(c client.Client) func(context.Context) (string, error) {
+	var known string
+	var mu sync.Mutex
+	return func(ctx context.Context) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if known != "" {
+			return known, nil
+		}
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := c.Create(ctx, review); err != nil {
+			return "", fmt.Errorf("ask who this is: %w", err)
+		}
+		known = review.Status.UserInfo.Username
+		return known, nil
+	}
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package handlers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
+	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+func listServiceInstances(ctx context.Context, r *Request) (Response, error) {
+	spaces, err := r.visibleSpaces(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	all, err := r.Store.ListServiceInstances(ctx, spaces)
+	if err != nil {
+		return Response{}, err
+	}
+	return respondList(r, resourceList[*korifiv1alpha1.CFServiceInstance]{
+		items: all,
+		filters: map[string]func(*korifiv1alpha1.CFServiceInstance) string{
+			"guids": func(s *korifiv1alpha1.CFServiceInstance) string { return s.Name },
+			"names": func(s *korifiv1alpha1.CFServiceInstance) string { return s.Spec.DisplayName },
+			"type":  func(s *korifiv1alpha1.CFServiceInstance) string { return string(s.Spec.Type) },
+		},
+		compare: func(a, b *korifiv1alpha1.CFServiceInstance) int {
+			return cmp.Or(cmp.Compare(a.Spec.DisplayName, b.Spec.DisplayName), revision.CompareByAge(a, b))
+		},
+	}, func(s *korifiv1alpha1.CFServiceInstance) presenter.ServiceInstanceResponse {
+		return presenter.ForServiceInstance(r.Base, s)
+	})
+}
+
+func getServiceInstance(ctx context.Context, r *Request) (Response, error) {
+	instance, err := r.Store.GetServiceInstance(ctx, r.Caller, r.guid())
+	return present(r, presenter.ForServiceInstance, instance, err)
+}
+
+func getServiceCredentials(ctx context.Context, r *Request) (Response, error) {
+	instance, err := r.Store.GetServiceInstance(ctx, r.Caller, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	credentials, err := r.Store.GetCredentials(ctx, r.Caller, instance)
+	return respond(credentials, err)
+}
+
+func createServiceInstance(ctx context.Context, r *Request, body payloads.ServiceInstanceBody) (Response, error) {
+	space := body.Relationships.Space.Data.GUID
+	err := body.Validate()
+	if err == nil && body.Name == "" {
+		err = apierrors.NewUnprocessableEntity("expected a name, found none; choose one")
+	}
+	if err == nil {
+		err = r.requireSpace(ctx, space)
+	}
+	if err != nil {
+		return Response{}, err
+	}
+	all, err := r.Store.ListServiceInstances(ctx, []string{space})
+	if err != nil {
+		return Response{}, err
+	}
+	if slices.ContainsFunc(all, func(s *korifiv1alpha1.CFServiceInstance) bool { return s.Spec.DisplayName == body.Name }) {
+		return Response{}, apierrors.NewUnprocessableEntity("The service instance name is taken: " + body.Name + ".")
+	}
+	made, err := r.Store.CreateServiceInstance(ctx, r.Caller, repositories.CreateServiceMessage{
+		Space: space, Name: body.Name, Tags: body.Tags, Credentials: credentialsOf(body, json.RawMessage("{}")),
+	})
+	return presentCreated(r, presenter.ForServiceInstance, made, err)
+}
+
+// credentialsOf returns what a request has, or what counts without.
+func credentialsOf(body payloads.ServiceInstanceBody, without json.RawMessage) json.RawMessage {
+	if len(body.Credentials) == 0 || string(body.Credentials) == "null" {
+		return without
+	}
+	return body.Credentials
+}
+
+func updateServiceInstance(ctx context.Context, r *Request, body payloads.ServiceInstanceBody) (Response, error) {
+	instance, err := r.Store.GetServiceInstance(ctx, r.Caller, r.guid())
+	if err == nil {
+		err = body.Validate()
+	}
+	if err != nil {
+		return Response{}, err
+	}
+	changed, err := r.Store.UpdateServiceInstance(ctx, r.Caller, instance, repositories.UpdateServiceMessage{
+		Name: body.Name, Tags: body.Tags, Credentials: credentialsOf(body, nil),
+	})
+	return present(r, presenter.ForServiceInstance, changed, err)
+}
+
+func deleteServiceInstance(ctx context.Context, r *Request) (Response, error) {
+	instance, err := r.Store.GetServiceInstance(ctx, r.Caller, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	bindings, err := r.Store.ListServiceBindings(ctx, []string{instance.Namespace})
+	if err != nil {
+		return Response{}, err
+	}
+	if slices.ContainsFunc(bindings, func(b *korifiv1alpha1.CFServiceBinding) bool { return b.Spec.Service.Name == instance.Name }) {
+		return Response{}, apierrors.NewUnprocessableEntity("expected a service that is bound to no app, found bindings; unbind it first")
+	}
+	return Response{Status: http.StatusNoContent}, r.Store.DeleteServiceInstance(ctx, r.Caller, instance)
+}
+
+func listServiceBindings(ctx context.Context, r *Request) (Response, error) {
+	spaces, err := r.visibleSpaces(ctx)
+	if err != nil {
+		return Response{}, err
+	}
+	instances, err := r.Store.ListServiceInstances(ctx, spaces)
+	if err != nil {
+		return Response{}, err
+	}
+	names := map[string]string{}
+	for _, s := range instances {
+		names[s.Namespace+"/"+s.Name] = s.Spec.DisplayName
+	}
+	all, err := r.Store.ListServiceBindings(ctx, spaces)
+	if err != nil {
+		return Response{}, err
+	}
+	return respondList(r, resourceList[*korifiv1alpha1.CFServiceBinding]{
+		items: all,
+		filters: map[string]func(*korifiv1alpha1.CFServiceBinding) string{
+			"guids":                  func(b *korifiv1alpha1.CFServiceBinding) string { return b.Name },
+			"names":                  func(b *korifiv1alpha1.CFServiceBinding) string { return b.Spec.DisplayName },
+			"type":                   func(*korifiv1alpha1.CFServiceBinding) string { return "app" },
+			"app_guids":              func(b *korifiv1alpha1.CFServiceBinding) string { return b.Spec.AppRef.Name },
+			"service_instance_guids": func(b *korifiv1alpha1.CFServiceBinding) string { return b.Spec.Service.Name },
+			"service_instance_names": func(b *korifiv1alpha1.CFServiceBinding) string { return names[b.Namespace+"/"+b.Spec.Service.Name] },
+		},
+		reversed: r.isReversed(),
+	}, func(b *korifiv1alpha1.CFServiceBinding) presenter.BindingResponse {
+		return presenter.ForBinding(r.Base, b)
+	})
+}
+
+func getServiceBinding(ctx context.Context, r *Request) (Response, error) {
+	binding, err := r.Store.GetServiceBinding(ctx, r.Caller, r.guid())
+	return present(r, presenter.ForBinding, binding, err)
+}
+
+func getServiceBindingDetails(ctx context.Context, r *Request) (Response, error) {
+	binding, err := r.Store.GetServiceBinding(ctx, r.Caller, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	instance, err := r.Store.GetServiceInstance(ctx, r.Caller, binding.Spec.Service.Name)
+	if err != nil {
+		return Response{}, err
+	}
+	credentials, err := r.Store.GetCredentials(ctx, r.Caller, instance)
+	return respond(map[string]any{"credentials": credentials}, err)
+}
+
+func createServiceBinding(ctx context.Context, r *Request, body payloads.BindingCreate) (Response, error) {
+	if body.Type != "app" {
+		return Response{}, apierrors.NewUnprocessableEntity("expected the type app, found " + body.Type + "; keys are not handed out")
+	}
+	app, err := r.Store.GetApp(ctx, r.Caller, body.Relationships.App.Data.GUID)
+	if err != nil {
+		return Response{}, err
+	}
+	instance, err := r.Store.GetServiceInstance(ctx, r.Caller, body.Relationships.ServiceInstance.Data.GUID)
+	if err != nil {
+		return Response{}, err
+	}
+	if instance.Namespace != app.Namespace {
+		return Response{}, apierrors.NewUnprocessableEntity("The service instance and the app are in different spaces")
+	}
+	bindings, err := r.Store.ListServiceBindings(ctx, []string{app.Namespace})
+	if err != nil {
+		return Response{}, err
+	}
+	if slices.ContainsFunc(bindings, func(b *korifiv1alpha1.CFServiceBinding) bool {
+		return b.Spec.Service.Name == instance.Name && b.Spec.AppRef.Name == app.Name
+	}) {
+		return Response{}, apierrors.NewUnprocessableEntity("The app is already bound to the service instance")
+	}
+	made, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, instance, body.Name)
+	return presentCreated(r, presenter.ForBinding, made, err)
+}
+
+func deleteServiceBinding(ctx context.Context, r *Request) (Response, error) {
+	binding, err := r.Store.GetServiceBinding(ctx, r.Caller, r.guid())
+	if err != nil {
+		return Response{}, err
+	}
+	return Response{Status: http.StatusNoContent}, r.Store.DeleteServiceBinding(ctx, r.Caller, binding)
+}
+
+// describeServices returns the variables that instances of the next revision get for what is bound to their app.
+func (r *Request) describeServices(ctx context.Context, app *korifiv1alpha1.CFApp) (map[string]json.RawMessage, error) {
+	bindings, err := r.Store.ListServiceBindings(ctx, []string{app.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	instances, err := r.Store.ListServiceInstances(ctx, []string{app.Namespace})
+	if err != nil {
+		return nil, err
+	}
+	var bound []process.BoundService
+	for _, b := range bindings {
+		at := slices.IndexFunc(instances, func(s *korifiv1alpha1.CFServiceInstance) bool { return s.Name == b.Spec.Service.Name })
+		if b.Spec.AppRef.Name != app.Name || at < 0 {
+			continue
+		}
+		credentials, err := r.Store.GetCredentials(ctx, r.Caller, instances[at])
+		if err != nil {
+			return nil, err
+		}
+		bound = append(bound, process.NewBoundService(instances[at], b, credentials))
+	}
+	if len(bound) == 0 {
+		return map[string]json.RawMessage{}, nil
+	}
+	text, err := process.FormatServices(bound)
+	return map[string]json.RawMessage{process.ServicesVariable: text}, err
+}

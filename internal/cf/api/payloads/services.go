@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package payloads
+
+import (
+	"encoding/json"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+)
+
+// maxCredentials of a service are what a Secret has room for beside everything else.
+const maxCredentials = 512 << 10
+
+// ServiceInstanceBody is the body of POST and PATCH of a service instance; nil leaves a field as it is.
+type ServiceInstanceBody struct {
+	Type          string          `json:"type"`
+	Name          string          `json:"name"`
+	Credentials   json.RawMessage `json:"credentials"`
+	Tags          []string        `json:"tags"`
+	SyslogDrain   string          `json:"syslog_drain_url"`
+	RouteService  string          `json:"route_service_url"`
+	Relationships struct {
+		Space Relationship `json:"space"`
+	} `json:"relationships"`
+}
+
+// Validate refuses what is not handed to apps.
+func (s ServiceInstanceBody) Validate() error {
+	var object map[string]json.RawMessage
+	switch {
+	case s.Type != "" && s.Type != "user-provided":
+		return apierrors.NewUnprocessableEntity("expected the type user-provided, found " + s.Type + "; there are no service brokers: make a user-provided service with the credentials")
+	case s.SyslogDrain != "" || s.RouteService != "":
+		return apierrors.NewUnprocessableEntity("expected no syslog_drain_url and no route_service_url, because neither is acted on; leave them out")
+	case len(s.Credentials) > maxCredentials || len(s.Credentials) > 0 && string(s.Credentials) != "null" && json.Unmarshal(s.Credentials, &object) != nil:
+		return apierrors.NewUnprocessableEntity("expected credentials as a JSON object of at most 512 KiB; found another value")
+	default:
+		return nil
+	}
+}
+
+// BindingCreate is the body of POST of a service credential binding.
+type BindingCreate struct {
+	Type          string `json:"type"`
+	Name          string `json:"name"`
+	Relationships struct {
+		ServiceInstance Relationship `json:"service_instance"`
+		App             Relationship `json:"app"`
+	} `json:"relationships"`
+}

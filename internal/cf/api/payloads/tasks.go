@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package payloads
+
+import (
+	"cmp"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+)
+
+const (
+	maxTaskCommand = 4096
+	maxTaskName    = 255
+)
+
+// TaskCreate is the body of POST of a task. A template lends its command and its sizes.
+type TaskCreate struct {
+	Name     string `json:"name"`
+	Command  string `json:"command"`
+	MemoryMB int64  `json:"memory_in_mb"`
+	DiskMB   int64  `json:"disk_in_mb"`
+	Template struct {
+		Process struct {
+			GUID string `json:"guid"`
+		} `json:"process"`
+	} `json:"template"`
+}
+
+// Validate refuses what cannot be run.
+func (t TaskCreate) Validate() error {
+	if t.Command == "" || len(t.Command) > maxTaskCommand || len(t.Name) > maxTaskName {
+		return apierrors.NewUnprocessableEntity("expected a command of at most 4096 characters and a name of at most 255, found none or longer ones; give a command")
+	}
+	return cmp.Or(checkTaskSize("memory_in_mb", t.MemoryMB), checkTaskSize("disk_in_mb", t.DiskMB))
+}
+
+func checkTaskSize(what string, megabytes int64) error {
+	if megabytes < 0 {
+		return apierrors.NewUnprocessableEntity("expected a positive " + what + "; choose one")
+	}
+	return checkSize(what, megabytes, korifiv1alpha1.MaxMegabytes, "M")
+}

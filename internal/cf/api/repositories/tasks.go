@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package repositories
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+)
+
+// GetTask returns a task that the caller may see.
+func (s *Store) GetTask(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFTask, error) {
+	return find[*korifiv1alpha1.CFTask](ctx, s, caller, guid, cacheLookup{
+		list: &korifiv1alpha1.CFTaskList{}, noun: "task", resource: tasksResource, resourceType: TaskResourceType,
+	})
+}
+
+// ListTasks returns the tasks of some spaces, the oldest first.
+func (s *Store) ListTasks(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFTask, error) {
+	return listOfSpaces[*korifiv1alpha1.CFTask](ctx, s, spaces, "list tasks", func() client.ObjectList { return &korifiv1alpha1.CFTaskList{} })
+}
+
+// ListTasksOfApp returns the tasks of an app, the oldest first.
+func (s *Store) ListTasksOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) ([]*korifiv1alpha1.CFTask, error) {
+	return listOfApp[*korifiv1alpha1.CFTask](ctx, s, app, "list tasks", &korifiv1alpha1.CFTaskList{})
+}
+
+// CreateTask runs a command once, and returns when the task has its number, or when ctx ends.
+func (s *Store) CreateTask(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFTaskSpec) (*korifiv1alpha1.CFTask, error) {
+	spec.AppRef = corev1.LocalObjectReference{Name: app.Name}
+	made, err := create(ctx, s, caller, &korifiv1alpha1.CFTask{ObjectMeta: ownedByApp(app, uuid.NewString()), Spec: spec})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
+	defer cancel()
+	err = s.WatchUntil(ctx, made.Name, func() (bool, error) {
+		var cached korifiv1alpha1.CFTask
+		if err := s.cache.Get(ctx, client.ObjectKeyFromObject(made), &cached); err != nil || cached.Status.SequenceID == 0 {
+			return false, client.IgnoreNotFound(err)
+		}
+		made = &cached
+		return true, nil
+	})
+	return made, err
+}
+
+// CancelTask ends a task.
+func (s *Store) CancelTask(ctx context.Context, caller *authorization.Caller, task *korifiv1alpha1.CFTask) (*korifiv1alpha1.CFTask, error) {
+	return patch(ctx, s, caller, task.DeepCopy(), jsonObject{"spec": jsonObject{"canceled": true}})
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+)
+
+// ServicesVariable is what an app reads of the services that are bound to it.
+const ServicesVariable = "VCAP_SERVICES"
+
+// BoundService is a service with the credentials that an app gets.
+type BoundService struct {
+	Name, GUID, Label        string
+	Tags                     []string
+	BindingName, BindingGUID string
+	// Credentials are JSON.
+	Credentials []byte
+}
+
+// NewBoundService returns what a binding gives an app.
+func NewBoundService(instance *korifiv1alpha1.CFServiceInstance, binding *korifiv1alpha1.CFServiceBinding, credentials []byte) BoundService {
+	return BoundService{
+		Name: instance.Spec.DisplayName, GUID: instance.Name, Label: instance.Spec.ServiceLabel, Tags: instance.Spec.Tags,
+		BindingName: binding.Spec.DisplayName, BindingGUID: binding.Name, Credentials: credentials,
+	}
+}
+
+type serviceEntry struct {
+	Label          string          `json:"label"`
+	Name           string          `json:"name"`
+	Tags           []string        `json:"tags"`
+	InstanceGUID   string          `json:"instance_guid"`
+	InstanceName   string          `json:"instance_name"`
+	BindingGUID    string          `json:"binding_guid"`
+	BindingName    *string         `json:"binding_name"`
+	Credentials    json.RawMessage `json:"credentials"`
+	SyslogDrainURL *string         `json:"syslog_drain_url"`
+	VolumeMounts   []struct{}      `json:"volume_mounts"`
+}
+
+// FormatServices returns the value of VCAP_SERVICES: lists of services by their label, each in the order of their names.
+func FormatServices(bound []BoundService) ([]byte, error) {
+	byLabel := map[string][]serviceEntry{}
+	bound = slices.SortedFunc(slices.Values(bound), func(a, b BoundService) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.BindingGUID, b.BindingGUID))
+	})
+	for _, b := range bound {
+		entry := serviceEntry{
+			Label: cmp.Or(b.Label, "user-provided"), Name: cmp.Or(b.BindingName, b.Name), Tags: append([]string{}, b.Tags...), InstanceGUID: b.GUID,
+			InstanceName: b.Name, BindingGUID: b.BindingGUID, Credentials: b.Credentials, VolumeMounts: []struct{}{},
+		}
+		if b.BindingName != "" {
+			entry.BindingName = &b.BindingName
+		}
+		if !json.Valid(b.Credentials) {
+			return nil, fmt.Errorf("expected JSON as the credentials of the service %s, found something else; write them anew", b.Name)
+		}
+		byLabel[entry.Label] = append(byLabel[entry.Label], entry)
+	}
+	text, err := json.Marshal(byLabel)
+	if err != nil {
+		return nil, fmt.Errorf("write the services: %w", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/cf/task"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFTask) (task.Observed, error) {
+	seen := task.Observed{Task: obj, Now: c.Clock.Now()}
+	if !task.EndedAt(obj).IsZero() || !obj.DeletionTimestamp.IsZero() {
+		return seen, nil
+	}
+	job := &batchv1.Job{}
+	found, err := get(ctx, c.jobs, client.ObjectKeyFromObject(obj), job)
+	if err != nil {
+		return seen, fmt.Errorf("read the Job: %w", err)
+	}
+	if found {
+		seen.Job = job
+		seen.Exit, err = c.describeExit(ctx, job)
+		return seen, err
+	}
+	return seen, c.observeApp(ctx, &seen)
+}
+
+// observeApp reads what a Job is made of.
+func (c Controller) observeApp(ctx context.Context, seen *task.Observed) error {
+	obj, app, web := seen.Task, &korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}
+	key := func(name string) client.ObjectKey { return client.ObjectKey{Namespace: obj.Namespace, Name: name} }
+	// Past the cache, which may not have an app yet whose task has come: one without an app fails for good.
+	found, err := get(ctx, c.live, key(obj.Spec.AppRef.Name), app)
+	if err != nil || !found {
+		return err
+	}
+	seen.App = app
+	if found, err = get(ctx, c.client, key(revision.ProcessName(app.Name, korifiv1alpha1.WebProcess)), web); err != nil {
+		return fmt.Errorf("read the web process: %w", err)
+	}
+	if found {
+		seen.Web = web
+	}
+	droplet := obj.Status.DropletRef.Name
+	if droplet == "" && app.Spec.CurrentDropletRef != nil {
+		droplet = app.Spec.CurrentDropletRef.Name
+	}
+	var build korifiv1alpha1.CFBuild
+	if _, err := get(ctx, c.client, key(droplet), &build); err != nil {
+		return fmt.Errorf("read the droplet: %w", err)
+	}
+	if build.Status.Droplet != nil && build.Status.Droplet.Registry.Image != "" {
+		seen.Droplet = build.Status.Droplet
+	}
+	return c.observeHighest(ctx, seen)
+}
+
+// observeHighest asks past the cache, which need not have the number that the pass before has given.
+func (c Controller) observeHighest(ctx context.Context, seen *task.Observed) error {
+	if seen.Task.Status.SequenceID != 0 {
+		return nil
+	}
+	var all korifiv1alpha1.CFTaskList
+	if err := c.live.List(ctx, &all, client.InNamespace(seen.Task.Namespace)); err != nil {
+		return fmt.Errorf("list the tasks of the app: %w", err)
+	}
+	for i := range all.Items {
+		if t := &all.Items[i]; t.Spec.AppRef == seen.Task.Spec.AppRef {
+			seen.Highest = max(seen.Highest, t.Status.SequenceID)
+			if t.UID == seen.Task.UID && t.Status.SequenceID != 0 {
+				return reconcile.ErrStale
+			}
+		}
+	}
+	return nil
+}
+
+// describeExit says how the Pod of a Job that has failed ended.
+func (c Controller) describeExit(ctx context.Context, job *batchv1.Job) (string, error) {
+	if job.Status.Failed == 0 {
+		return "", nil
+	}
+	var pods corev1.PodList
+	if err := c.live.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingLabels{korifiv1alpha1.TaskGUIDLabel: job.Name}); err != nil {
+		return "", fmt.Errorf("list the Pods of the Job: %w", err)
+	}
+	for i := range pods.Items {
+		for _, container := range pods.Items[i].Status.ContainerStatuses {
+			if ended := container.State.Terminated; ended != nil {
+				return podstatus.DescribeExit(ended), nil
+			}
+		}
+		if details := podstatus.InstanceStatus(&pods.Items[i]).Details; details != "" {
+			return details, nil
+		}
+	}
+	return "", nil
+}
+
+// get reports whether there is an object of the name.
+func get(ctx context.Context, from client.Reader, key client.ObjectKey, into client.Object) (bool, error) {
+	if key.Name == "" {
+		return false, nil
+	}
+	err := from.Get(ctx, key, into)
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+func ignoreStale(err error) error {
+	if k8serrors.IsAlreadyExists(err) {
+		return reconcile.ErrStale
+	}
+	return fmt.Errorf("make the Job: %w", err)
+}

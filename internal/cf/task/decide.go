@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package task decides how a CFTask becomes a Job of its app's droplet, and how far it is. It is pure; package controller beside it
+// observes and acts.
+package task
+
+import (
+	"cmp"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+const (
+	// retention is how long a task that is over is kept, as Cloud Foundry keeps it.
+	retention = 31 * 24 * time.Hour
+	// waitInterval is when to look again for what causes no event.
+	waitInterval = 10 * time.Second
+	// defaultMegabytes is for an app without a web process.
+	defaultMegabytes = 1024
+)
+
+// Observed is a task and everything that it is made of.
+type Observed struct {
+	Task *korifiv1alpha1.CFTask
+	Now  time.Time
+	// App is nil if it is gone, and Web its process; nil for none.
+	App *korifiv1alpha1.CFApp
+	Web *korifiv1alpha1.CFProcess
+	// Droplet is the task's or, if it has none yet, the app's; nil if there is none.
+	Droplet *korifiv1alpha1.Droplet
+	// Highest is the highest number of the app's tasks. It is read only if the task has none.
+	Highest int64
+	// Job is that of the task's name; nil for none.
+	Job *batchv1.Job
+	// Exit says how the Pod of a Job that has failed ended.
+	Exit string
+}
+
+// Action is what is done; at most one in a pass.
+type Action int
+
+// The actions.
+const (
+	DoNothing Action = iota
+	CreateJob
+	DeleteJob
+	DeleteTask
+)
+
+// Plan is what to do, and how far the task is.
+type Plan struct {
+	Do Action
+	// Initial is what the task is given before anything is made of it; nil if it has that.
+	Initial *korifiv1alpha1.CFTaskStatus
+	// Conditions are those that change; others stay.
+	Conditions map[string]decision.Condition
+	After      time.Duration
+	Why        string
+}
+
+// EndedAt returns when a task ended; zero if it goes on.
+func EndedAt(t *korifiv1alpha1.CFTask) time.Time {
+	for _, kind := range []string{korifiv1alpha1.TaskSucceededCondition, korifiv1alpha1.TaskFailedCondition} {
+		if c := meta.FindStatusCondition(t.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}
+
+// Decide is total: every Observed has exactly one Plan.
+func Decide(o Observed) Plan {
+	switch ended := EndedAt(o.Task); {
+	case !o.Task.DeletionTimestamp.IsZero():
+		return Plan{Why: "it is being deleted"}
+	case !ended.IsZero() && o.Now.Sub(ended) >= retention:
+		return Plan{Do: DeleteTask, Why: "it ended long ago"}
+	case !ended.IsZero():
+		return Plan{After: retention - o.Now.Sub(ended), Why: "it is over"}
+	case o.Job != nil && !metav1.IsControlledBy(o.Job, o.Task):
+		return o.fail(korifiv1alpha1.NameTakenReason, "expected no Job of the task's name that is another's, found one; run it again")
+	case o.Job != nil && isJobTrue(o.Job, batchv1.JobComplete):
+		return Plan{Why: "succeeded", Conditions: map[string]decision.Condition{
+			korifiv1alpha1.TaskStartedCondition:   decision.True(korifiv1alpha1.TaskProceedsReason, "it was started"),
+			korifiv1alpha1.TaskSucceededCondition: decision.True(korifiv1alpha1.TaskEndedReason, "its command ended with status 0"),
+		}}
+	case o.Task.Spec.Canceled:
+		return o.cancel()
+	case o.Job != nil && isJobTrue(o.Job, batchv1.JobFailed):
+		return o.fail(korifiv1alpha1.TaskEndedReason, cmp.Or(o.Exit, "its Job has failed"))
+	case o.Job != nil:
+		return o.proceed()
+	case meta.IsStatusConditionTrue(o.Task.Status.Conditions, korifiv1alpha1.TaskStartedCondition):
+		return o.fail(korifiv1alpha1.TaskJobLostReason, "expected its Job, found that somebody has deleted it; run it again")
+	case o.App == nil:
+		return o.fail(korifiv1alpha1.DeletedReason, "expected its app, found none")
+	default:
+		return o.start()
+	}
+}
+
+// start makes the Job in a pass after the one that saves what it is made with: a task is never run twice with different droplets.
+func (o Observed) start() Plan {
+	if o.Droplet == nil {
+		return Plan{Why: "no droplet", After: waitInterval, Conditions: map[string]decision.Condition{
+			korifiv1alpha1.TaskInitializedCondition: decision.False(korifiv1alpha1.TaskDropletMissingReason, "expected a droplet, found none; set spec.currentDropletRef of the app"),
+		}}
+	}
+	if o.Task.Status.SequenceID != 0 {
+		return Plan{Do: CreateJob, Why: "make the Job"}
+	}
+	memory, disk := int64(defaultMegabytes), int64(defaultMegabytes)
+	if o.Web != nil {
+		memory, disk = o.Web.Spec.MemoryMB, o.Web.Spec.DiskQuotaMB
+	}
+	droplet := ""
+	if ref := o.App.Spec.CurrentDropletRef; ref != nil {
+		droplet = ref.Name
+	}
+	return Plan{
+		Why: "number it", After: time.Millisecond,
+		Initial: &korifiv1alpha1.CFTaskStatus{
+			SequenceID: o.Highest + 1, DropletRef: corev1.LocalObjectReference{Name: droplet},
+			MemoryMB:    process.LimitMegabytes(cmp.Or(o.Task.Spec.MemoryMB, memory)),
+			DiskQuotaMB: process.LimitMegabytes(cmp.Or(o.Task.Spec.DiskQuotaMB, disk)),
+		},
+		Conditions: map[string]decision.Condition{
+			korifiv1alpha1.TaskInitializedCondition: decision.True(korifiv1alpha1.TaskProceedsReason, "it has its number and its droplet"),
+			korifiv1alpha1.TaskStartedCondition:     decision.False(korifiv1alpha1.TaskPendingReason, "it waits for its Pod"),
+		},
+	}
+}
+
+func (o Observed) proceed() Plan {
+	if o.Job.Status.Active == 0 {
+		return Plan{Why: "wait for the Pod"}
+	}
+	return Plan{Why: "running", Conditions: map[string]decision.Condition{
+		korifiv1alpha1.TaskStartedCondition: decision.True(korifiv1alpha1.TaskProceedsReason, "its Job has a Pod"),
+	}}
+}
+
+// cancel is over when the Job is gone. One that succeeds meanwhile has succeeded.
+func (o Observed) cancel() Plan {
+	if o.Job != nil {
+		return Plan{Do: DeleteJob, Why: "end it", After: waitInterval}
+	}
+	p := o.fail(korifiv1alpha1.TaskEndedReason, "task was cancelled")
+	p.Conditions[korifiv1alpha1.TaskCanceledCondition] = decision.True(korifiv1alpha1.TaskEndedReason, "task was cancelled")
+	return p
+}
+
+func (o Observed) fail(reason, message string) Plan {
+	return Plan{Why: "failed", Conditions: map[string]decision.Condition{korifiv1alpha1.TaskFailedCondition: decision.True(reason, message)}}
+}
+
+func isJobTrue(job *batchv1.Job, kind batchv1.JobConditionType) bool {
+	for _, c := range job.Status.Conditions {
+		if c.Type == kind && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
