@@ -6,7 +6,6 @@ package gateway
 
 import (
 	"context"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +41,8 @@ type dataPlane struct {
 	client    client.Client
 	gateway   client.ObjectKey
 	transport *http.Transport
+	// requests counts them, so that each goes to the next in turn.
+	requests atomic.Uint32
 }
 
 // Start serves the HTTPRoutes of a Gateway until the test ends, and returns the address.
@@ -81,11 +83,11 @@ func (d *dataPlane) acceptRoutes(ctx context.Context) {
 		parent := gatewayv1.RouteParentStatus{ParentRef: route.Spec.ParentRefs[0], ControllerName: controllerName}
 		for _, kind := range []string{string(gatewayv1.RouteConditionAccepted), string(gatewayv1.RouteConditionResolvedRefs)} {
 			parent.Conditions = append(parent.Conditions, metav1.Condition{
-				Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: route.Generation, LastTransitionTime: metav1.Now(),
+				Type: kind, Status: metav1.ConditionTrue, Reason: kind, ObservedGeneration: route.Generation, LastTransitionTime: route.CreationTimestamp,
 			})
 		}
 		route.Status.Parents = []gatewayv1.RouteParentStatus{parent}
-		_ = d.client.Status().Update(ctx, &route)
+		_ = d.client.SubResource("status").Update(ctx, &route)
 	}
 }
 
@@ -108,12 +110,13 @@ func (d *dataPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "no route has this address", http.StatusNotFound)
 		return
 	}
-	endpoints := d.listEndpoints(r.Context(), namespace, chooseBackend(refs))
+	turn := d.requests.Add(1)
+	endpoints := d.listEndpoints(r.Context(), namespace, chooseBackend(refs, turn))
 	if len(endpoints) == 0 {
 		http.Error(w, "no instance is ready", http.StatusServiceUnavailable)
 		return
 	}
-	to := &url.URL{Scheme: "http", Host: endpoints[rand.IntN(len(endpoints))]}
+	to := &url.URL{Scheme: "http", Host: endpoints[int(turn)%len(endpoints)]}
 	(&httputil.ReverseProxy{Transport: d.transport, Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to); p.SetXForwarded() }}).ServeHTTP(w, r)
 }
 
@@ -135,12 +138,12 @@ func (d *dataPlane) findBackends(r *http.Request) (namespace string, refs []gate
 	return namespace, refs
 }
 
-func chooseBackend(refs []gatewayv1.HTTPBackendRef) string {
+func chooseBackend(refs []gatewayv1.HTTPBackendRef, turn uint32) string {
 	var total int32
 	for _, ref := range refs {
 		total += *ref.Weight
 	}
-	at := rand.Int32N(max(total, 1))
+	at := int32(turn % uint32(max(total, 1)))
 	for _, ref := range refs {
 		if at -= *ref.Weight; at < 0 {
 			return string(ref.Name)
