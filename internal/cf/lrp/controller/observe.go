@@ -53,8 +53,8 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 			o.Pods = append(o.Pods, p)
 		}
 	}
-	if !o.LacksPods() {
-		return o, nil
+	if !o.LacksPods() || c.Clock.Since(o.StatefulSet.CreationTimestamp.Time) < minRefusalInterval {
+		return o, nil // Every start lacks Pods for a moment, and asking is a request.
 	}
 	o.Refusal, err = c.readRefusal(ctx, o.StatefulSet)
 	return o, err

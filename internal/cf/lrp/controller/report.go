@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -15,8 +16,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
-// refusalInterval is when to ask again why Pods are missing.
-const refusalInterval = 2 * time.Second
+// Why Pods are missing is asked first after minRefusalInterval, and less and less often.
+const (
+	minRefusalInterval = 2 * time.Second
+	maxRefusalInterval = time.Minute
+)
 
 // report writes what was seen into the status.
 func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
@@ -49,9 +53,19 @@ func (c Controller) report(obj *eiriniv1.LRP, o lrp.Observed, p lrp.Plan, refuse
 	}, obj.Generation, c.Clock)
 	out.IsTransient = o.Refusal == "" && isTransient(obj, before, p)
 	if o.LacksPods() {
-		out.RequeueAfter = refusalInterval // That a Pod could not be made is no event of what is watched.
+		// That a Pod could not be made is no event of what is watched.
+		out.RequeueAfter = min(max(c.Clock.Since(lackingSince(o)), minRefusalInterval), maxRefusalInterval)
 	}
 	return out
+}
+
+// lackingSince is when the StatefulSet was made, or the LRP was last ready.
+func lackingSince(o lrp.Observed) time.Time {
+	since := o.StatefulSet.CreationTimestamp.Time
+	if c := meta.FindStatusCondition(o.LRP.Status.Conditions, korifiv1alpha1.ReadyCondition); c != nil && c.Status != metav1.ConditionTrue && c.LastTransitionTime.After(since) {
+		since = c.LastTransitionTime.Time
+	}
+	return since
 }
 
 // isTransient reports whether the LRP is on its way to what it should be. That it was ready and is not any more is reported
