@@ -159,9 +159,14 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 	droplet := alice.get(t, "/v3/apps/"+app+"/droplets/current").field(t, "guid")
 	domain := alice.get(t, "/v3/domains").field(t, "resources.0.guid")
 	address := alice.expect(t, http.StatusCreated, "POST /v3/routes", `{"host":"`+app+`","relationships":{"space":{"data":{"guid":"`+space+`"}},"domain":{"data":{"guid":"`+domain+`"}}}}`).field(t, "guid")
+	ofSpace := `"relationships":{"space":{"data":{"guid":"` + space + `"}}}`
+	service := alice.expect(t, http.StatusCreated, "POST /v3/service_instances", `{"type":"user-provided","name":"db",`+ofSpace+`}`).field(t, "guid")
+	binding := alice.expect(t, http.StatusCreated, "POST /v3/service_credential_bindings",
+		`{"type":"app","relationships":{"service_instance":{"data":{"guid":"`+service+`"}},"app":{"data":{"guid":"`+app+`"}}}}`).field(t, "guid")
+	task := alice.expect(t, http.StatusAccepted, "POST /v3/apps/"+app+"/tasks", `{"command":"true"}`).field(t, "guid")
 	guids := map[string]string{
-		"routes": address,
-		"apps":   app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,
+		"routes": address, "service_instances": service, "service_credential_bindings": binding, "tasks": task,
+		"apps": app, "processes": revision.ProcessName(app, "web"), "packages": image, "builds": droplet, "droplets": droplet, "deployments": deployment,
 		"revisions": app + "-0", "spaces": space, "organizations": e.org, "read": app, "roles": space + "." + e.anyBinding(t, space),
 	}
 	// It makes sense to every route that reads one.
@@ -172,6 +177,8 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 		"POST /v3/builds {guid of packages}":                               `{"package":{"guid":"{guid}"}}`,
 		"POST /v3/deployments {guid of apps}":                              `{"relationships":{"app":{"data":{"guid":"{guid}"}}}}`,
 		"POST /v3/spaces {guid of organizations}":                          `{"name":"x","relationships":{"organization":{"data":{"guid":"{guid}"}}}}`,
+		"POST /v3/service_instances {guid of spaces}":                      `{"type":"user-provided","name":"x","relationships":{"space":{"data":{"guid":"{guid}"}}}}`,
+		"POST /v3/service_credential_bindings {guid of service_instances}": `{"type":"app","relationships":{"service_instance":{"data":{"guid":"{guid}"}},"app":{"data":{"guid":"x"}}}}`,
 		"POST /v3/roles {guid of spaces}":                                  `{"type":"space_developer","relationships":{"user":{"data":{"username":"m"}},"space":{"data":{"guid":"{guid}"}}}}`,
 		"POST /v3/roles {guid of organizations}":                           `{"type":"organization_user","relationships":{"user":{"data":{"username":"m"}},"organization":{"data":{"guid":"{guid}"}}}}`,
 		"GET /v3/apps?names=shop&space_guids={guid} {guid of spaces}":      "",
