@@ -5,6 +5,7 @@ package conditional
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -125,6 +126,31 @@ func TestTheLastDeletionsOfACRDAreReconciled(t *testing.T) {
 				wantNoQueueGauges(t, g.Status().Name)
 			}
 		})
+	}
+}
+
+func TestTheLastDeletionsAreReconciledThoughTheirWatchIsAway(t *testing.T) {
+	const objects = 20
+	s := startAPIServer(t)
+	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
+	s.installCRD(def)
+	p := s.newProxy(s.cfg)
+	mgr := s.newManagerFor(p.config())
+	c := newCleaner(mgr.GetClient())
+	g, err := NewControllerManagedBy(mgr).For(newWidget()).Named("deletions-unwatched").Build(c)
+	testenv.Must(t, err)
+	defer s.startManager(mgr)()
+	c.fill(s, objects)
+	ofObjects := func(r *http.Request) bool {
+		return strings.HasSuffix(r.URL.Path, "/widgets") && r.URL.Query().Get("fieldSelector") == "" // The detector asks for none.
+	}
+	p.setFault(onRequests(ofObjects, answerStatus(http.StatusServiceUnavailable, "ServiceUnavailable")))
+	p.cutStreams(ofObjects)
+	s.uninstallCRD(def)
+	s.waitUntilGone(def)
+	s.waitForPhase(g, Dormant)
+	if _, cleaned := c.counts(); cleaned != objects {
+		t.Errorf("the group is Dormant after %d of %d deletions", cleaned, objects)
 	}
 }
 

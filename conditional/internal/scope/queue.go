@@ -26,7 +26,7 @@ type (
 const drainInterval = 2 * time.Millisecond
 
 // lastEventsTimeout bounds the wait for the deletions that the API server has sent before that of their CRD. They do not come
-// when the watch was cut at that moment.
+// when the watch was cut at that moment; the scope tells its handlers then.
 const lastEventsTimeout = 5 * time.Second
 
 // trackedQueue is a controller's queue that can be emptied before its workers are asked to return.
@@ -246,7 +246,11 @@ func (m *Manager) drain(ctx context.Context) (dropped int) {
 	late, cancel := context.WithTimeout(ctx, lastEventsTimeout)
 	defer cancel()
 	waitUntil(late, m.cache.hasDeliveredDeletions)
+	missed := m.cache.dropDeletedObjects()
 	m.cache.removeHandlers()
+	for _, d := range missed {
+		d.deliver(ctx)
+	}
 	queues := m.trackedQueues()
 	for _, q := range queues {
 		waitUntil(ctx, func() bool { return q.Len() == 0 })

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -203,20 +204,62 @@ func (v *scopedCache) lostInformers() (lost []*scopedInformer) {
 	return lost
 }
 
+// deletedInformers returns the lost informers of kinds whose objects are gone. A version that is not served any more has kept them.
+func (v *scopedCache) deletedInformers() []*scopedInformer {
+	return slices.DeleteFunc(v.lostInformers(), func(u *scopedInformer) bool {
+		verdict, _ := v.state.Detector.KnownVerdict(u.key.GVK)
+		return verdict.Presence == detect.Absent && !verdict.Deleted
+	})
+}
+
 // hasDeliveredDeletions reports whether the handlers know that no object is left of the kinds whose CRD was deleted.
 func (v *scopedCache) hasDeliveredDeletions() bool {
-	for _, u := range v.lostInformers() {
-		if verdict, _ := v.state.Detector.KnownVerdict(u.key.GVK); verdict.Presence == detect.Absent && !verdict.Deleted {
-			continue // A version that is not served any more has kept its objects.
+	deleted := v.deletedInformers()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return !slices.ContainsFunc(deleted, func(u *scopedInformer) bool {
+		return slices.ContainsFunc(u.handlers, (*handlerRegistration).knowsObjects)
+	})
+}
+
+// missedDeletions are objects that went with their CRD while their watch was being opened again: no event and no list will tell.
+type missedDeletions struct {
+	registration *handlerRegistration
+	objects      []any
+}
+
+// dropDeletedObjects lets reads find nothing of the kinds whose CRD was deleted, and returns what the handlers have missed.
+func (v *scopedCache) dropDeletedObjects() (missed []missedDeletions) {
+	deleted := v.deletedInformers()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, u := range deleted {
+		u.isEmptied = true
+		store, ok := u.lease.Informer().(toolscache.SharedIndexInformer)
+		if !ok {
+			continue // One of several namespaces has several stores.
 		}
-		v.mu.Lock()
-		left := slices.ContainsFunc(u.handlers, func(r *handlerRegistration) bool { return r.gate != nil && r.gate.knowsObjects() })
-		v.mu.Unlock()
-		if left {
-			return false
+		for _, r := range u.handlers {
+			if !r.ofClient && r.knowsObjects() {
+				missed = append(missed, missedDeletions{r, store.GetStore().List()})
+			}
 		}
 	}
-	return true
+	return missed
+}
+
+// deliver tells the handler, which must have been taken off, once it has handled what it was told before.
+func (d missedDeletions) deliver(ctx context.Context) {
+	select {
+	case <-d.registration.gate.drained:
+	case <-ctx.Done():
+		return
+	}
+	for _, obj := range d.objects {
+		if key, err := toolscache.MetaNamespaceKeyFunc(obj); err == nil {
+			d.registration.handler.OnDelete(toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj})
+		}
+	}
 }
 
 // removeHandlers takes the handlers off when the runnables end. Reads go on, and the handlers that the client needs for them.
@@ -299,6 +342,9 @@ func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (cli
 	if lease == nil {
 		return nil, v.newUnreadableError(s)
 	}
+	if u.hasNoObjects() {
+		return emptyReader{lease.Kind()}, nil
+	}
 	if err := v.waitDone(ctx, lease.Informer().HasSyncedChecker().Done(), parted); err != nil {
 		return nil, newUnsyncedError(s, err)
 	}
@@ -306,6 +352,17 @@ func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (cli
 		return nil, v.newUnreadableError(s)
 	}
 	return lease.Reader(), nil
+}
+
+// emptyReader reads a kind that has no objects.
+type emptyReader struct{ kind informers.InformerKind }
+
+func (r emptyReader) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+	return k8serrors.NewNotFound(r.kind.RESTMapping().Resource.GroupResource(), key.Name)
+}
+
+func (emptyReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	return meta.SetList(list, nil)
 }
 
 // readableInformer returns the informer to read from. It makes one, unless the manager's cache.Options forbid that to reads.
@@ -336,6 +393,12 @@ func (v *scopedCache) requirePresent(ctx context.Context, s informers.InformerKi
 		return nil
 	}
 	return v.newUnreadableError(s)
+}
+
+func (u *scopedInformer) hasNoObjects() bool {
+	u.cache.mu.Lock()
+	defer u.cache.mu.Unlock()
+	return u.isEmptied
 }
 
 func (u *scopedInformer) currentLease() (*informers.Lease, <-chan struct{}) {

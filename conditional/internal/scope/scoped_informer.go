@@ -34,6 +34,7 @@ type scopedInformer struct {
 	handlers   []*handlerRegistration
 	synced     *closedOnceLatch
 	removed    chan struct{} // closed when the scope removes it
+	isEmptied  bool          // its CRD went with all objects
 }
 
 func (v *scopedCache) existingInformer(s informers.InformerKind) (*scopedInformer, error) {
@@ -375,6 +376,9 @@ type handlerRegistration struct {
 	inner toolscache.ResourceEventHandlerRegistration // nil while it is not connected
 	gate  *eventGate                                  // of the last connection
 }
+
+// knowsObjects is called with the cache's lock.
+func (r *handlerRegistration) knowsObjects() bool { return r.gate != nil && r.gate.knowsObjects() }
 
 func (r *handlerRegistration) HasSynced() bool { return r.synced.isOpen() }
 
