@@ -249,8 +249,8 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 	}
 }
 
-// maxCostOfBadToken is in honest requests.
-const maxCostOfBadToken = 2
+// maxCostOfBadToken is in honest requests. Most of the cost is measured as a rest, which a busy machine makes several times as large.
+const maxCostOfBadToken = 10
 
 // cpuTime is what the API has used of processors so far.
 func (a *cfAPI) cpuTime(t *testing.T) time.Duration {
