@@ -215,7 +215,7 @@ func listFeatures(o Options) []feature {
 }
 
 // podOptions are those of all instances.
-func (o Options) podOptions() cflrp.PodOptions {
+func (o *Options) podOptions() cflrp.PodOptions {
 	options := cflrp.PodOptions{PullPolicy: corev1.PullAlways, StopDelay: o.InstanceStopDelay}
 	if o.TrustNodeImages {
 		options.PullPolicy = corev1.PullIfNotPresent

@@ -305,8 +305,8 @@ func lastLines(text string, lines int) string {
 }
 
 // TestPrimaryCutOffComesBack: clients hang in the old primary, since nobody acknowledges their commits. When it is back,
-// they are let go without an acknowledgement, and the cluster becomes healthy, if need be with an errant replica that a
-// person empties.
+// they are let go without an acknowledgement, and the cluster becomes healthy, if need be with an errant replica that is cloned
+// anew, as somebody has allowed.
 func TestPrimaryCutOffComesBack(t *testing.T) {
 	for name, how := range map[string]mysqlpods.CutMode{"in silence": mysqlpods.DropPackets, "with resets": mysqlpods.ResetConnections} {
 		t.Run(name, func(t *testing.T) {
@@ -331,6 +331,7 @@ func TestPrimaryCutOffComesBack(t *testing.T) {
 			go func() { told <- writeWithoutTimeout(ctx, t, cluster, old) }()
 			sleep(t, writePatience) // Clients on its node try until they give up; that one does not.
 			cluster.Network.HealCut(old)
+			testenv.ExpectNoError(t, cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.RecloneAnnotation, mocov1beta2.RecloneErrant))
 			healed := b.waitUntilRecovered(t, finalRecovery)
 			if err := <-told; err == nil {
 				t.Error("expected that nobody acknowledges what only the old primary has, found it acknowledged")

@@ -325,8 +325,10 @@ func TestJobs(t *testing.T) {
 	c := testCluster()
 	job := mocov1beta2.JobConfig{
 		ServiceAccountName: "backups", Env: []mocov1beta2.Kept{keptJSON(`{"name": "AWS_ACCESS_KEY_ID", "value": "k"}`)},
-		BucketConfig: &mocov1beta2.BucketConfig{BucketName: "b", Region: "r", EndpointURL: "https://e", UsePathStyle: true, CACert: "/ca/ca.pem",
-			ServerSideEncryption: "aws:kms", KMSKeyID: "alias/k"},
+		BucketConfig: &mocov1beta2.BucketConfig{
+			BucketName: "b", Region: "r", EndpointURL: "https://e", UsePathStyle: true, CACert: "/ca/ca.pem",
+			ServerSideEncryption: "aws:kms", KMSKeyID: "alias/k",
+		},
 	}
 	cron, err := backup.BuildCronJob(c, &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{Schedule: "@daily", JobConfig: job, SuccessfulJobsHistoryLimit: new(int32(0))}}, "torpor")
 	if err != nil {

@@ -143,7 +143,7 @@ func chooseBackend(refs []gatewayv1.HTTPBackendRef, turn uint32) string {
 	for _, ref := range refs {
 		total += *ref.Weight
 	}
-	at := int32(turn % uint32(max(total, 1)))
+	at := int32(int64(turn) % int64(max(total, 1))) // Below total.
 	for _, ref := range refs {
 		if at -= *ref.Weight; at < 0 {
 			return string(ref.Name)
