@@ -65,7 +65,7 @@ func TestEncryption(t *testing.T) {
 			what = "begin"
 			_, _ = io.WriteString(w, "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>")
 		}
-		if r.Method != http.MethodPut || !r.URL.Query().Has("uploadId") {
+		if !r.URL.Query().Has("uploadId") { // Parts, and the end of an upload, have what its beginning asked for.
 			asked.LoadOrStore(what, r.Header.Get("X-Amz-Server-Side-Encryption")+" "+r.Header.Get("X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id"))
 		}
 		w.Header().Set("ETag", `"e"`)
