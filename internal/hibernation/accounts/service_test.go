@@ -473,7 +473,7 @@ func TestAMachineThatIsRefusedRestsAlone(t *testing.T) {
 		if seen.Refused == nil || !slices.Equal(seen.Refused.MachineIDs, []string{poor}) || !slices.Equal(f.cloud.ordered, []int{1, 1}) {
 			t.Errorf("refused %+v after orders of %v machines, want the one without room, and an order for the other", seen.Refused, f.cloud.ordered)
 		}
-		elapse(time.Minute)
+		elapse(2 * time.Minute) // The rest has a jitter.
 		f.await(name)
 		f.service.Order(named(name), StartVerb, []string{poor}, time.Minute)
 		elapse(10 * time.Second)

@@ -139,13 +139,13 @@ func (d *dataPlane) findBackends(r *http.Request) (namespace string, refs []gate
 }
 
 func chooseBackend(refs []gatewayv1.HTTPBackendRef, turn uint32) string {
-	var total int32
+	var total int64
 	for _, ref := range refs {
-		total += *ref.Weight
+		total += int64(*ref.Weight)
 	}
-	at := int32(int64(turn) % int64(max(total, 1))) // Below total.
+	at := int64(turn) % max(total, 1)
 	for _, ref := range refs {
-		if at -= *ref.Weight; at < 0 {
+		if at -= int64(*ref.Weight); at < 0 {
 			return string(ref.Name)
 		}
 	}
