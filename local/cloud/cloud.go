@@ -246,13 +246,13 @@ type dueLook struct {
 type dueLooks []dueLook
 
 // Len implements heap.Interface.
-func (d dueLooks) Len() int { return len(d) }
+func (d *dueLooks) Len() int { return len(*d) }
 
 // Less implements heap.Interface.
-func (d dueLooks) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
+func (d *dueLooks) Less(i, j int) bool { return (*d)[i].at.Before((*d)[j].at) }
 
 // Swap implements heap.Interface.
-func (d dueLooks) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
+func (d *dueLooks) Swap(i, j int) { (*d)[i], (*d)[j] = (*d)[j], (*d)[i] }
 
 // Push implements heap.Interface.
 func (d *dueLooks) Push(x any) {

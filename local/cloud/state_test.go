@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -178,7 +179,7 @@ func TestTheFileIsReadAsFarAsItWasAnswered(t *testing.T) {
 		"a line without its end":  {change("a"), 0, false},
 		"a broken line":           {"{]\n" + change("a") + "\n", 0, true},
 	} {
-		expectNoError(t, os.WriteFile(file, append(whole[:len(whole):len(whole)], row.added...), 0o600))
+		expectNoError(t, os.WriteFile(file, append(slices.Clip(whole), row.added...), 0o600))
 		state, err := (&stateStore{dir: dir}).loadState()
 		if (err != nil) != row.broken || err == nil && len(state.Instances) != row.want {
 			t.Errorf("%s: %v, state %+v", name, err, state)

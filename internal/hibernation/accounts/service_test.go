@@ -216,7 +216,10 @@ func (f *fleet) setRunning(name string, isRunning bool) {
 }
 
 // elapse lets virtual time pass.
-func elapse(d time.Duration) { <-time.After(d) }
+func elapse(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait() // What was due then is done, and may be read.
+}
 
 func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
