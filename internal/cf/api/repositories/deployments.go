@@ -4,14 +4,12 @@ package repositories
 
 import (
 	"context"
-	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // GetDeployment returns a deployment of an app that the caller may see.
@@ -33,16 +31,7 @@ func (s *Store) GetLiveDeployment(ctx context.Context, caller *authorization.Cal
 
 // ListDeployments returns the deployments of some spaces, the oldest first.
 func (s *Store) ListDeployments(ctx context.Context, spaces []string) ([]*torporv1alpha1.CFDeployment, error) {
-	var all []*torporv1alpha1.CFDeployment
-	for _, space := range spaces {
-		found, err := list[*torporv1alpha1.CFDeployment](ctx, s, "list deployments", &torporv1alpha1.CFDeploymentList{}, client.InNamespace(space))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	slices.SortFunc(all, revision.CompareByAge)
-	return all, nil
+	return listOfSpaces[*torporv1alpha1.CFDeployment](ctx, s, spaces, "list deployments", func() client.ObjectList { return &torporv1alpha1.CFDeploymentList{} })
 }
 
 // ListDeploymentsOfApp returns the deployments of an app, the oldest first. A caller that may see the app may see them.

@@ -219,3 +219,17 @@ func ownedByApp(app *korifiv1alpha1.CFApp, name string) metav1.ObjectMeta {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: app.Name, UID: app.UID}},
 	}
 }
+
+// listOfSpaces returns what is in some spaces, the oldest first.
+func listOfSpaces[T client.Object](ctx context.Context, s *Store, spaces []string, what string, newList func() client.ObjectList) ([]T, error) {
+	var all []T
+	for _, space := range spaces {
+		found, err := list[T](ctx, s, what, newList(), client.InNamespace(space))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, revision.CompareByAge)
+	return all, nil
+}

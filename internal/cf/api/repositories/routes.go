@@ -62,16 +62,7 @@ func (s *Store) GetRoute(ctx context.Context, caller *authorization.Caller, guid
 
 // ListRoutes returns the routes of some spaces, the oldest first.
 func (s *Store) ListRoutes(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFRoute, error) {
-	var all []*korifiv1alpha1.CFRoute
-	for _, space := range spaces {
-		found, err := list[*korifiv1alpha1.CFRoute](ctx, s, "list routes", &korifiv1alpha1.CFRouteList{}, client.InNamespace(space))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	slices.SortFunc(all, revision.CompareByAge)
-	return all, nil
+	return listOfSpaces[*korifiv1alpha1.CFRoute](ctx, s, spaces, "list routes", func() client.ObjectList { return &korifiv1alpha1.CFRouteList{} })
 }
 
 // FindRoute returns the oldest route of an address, in whichever space it is; nil if there is none. A caller may be told that

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,6 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
-	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 // GetServiceInstance returns a service that the caller may see.
@@ -42,19 +40,6 @@ func (s *Store) ListServiceInstances(ctx context.Context, spaces []string) ([]*k
 // ListServiceBindings returns the bindings of some spaces, the oldest first.
 func (s *Store) ListServiceBindings(ctx context.Context, spaces []string) ([]*korifiv1alpha1.CFServiceBinding, error) {
 	return listOfSpaces[*korifiv1alpha1.CFServiceBinding](ctx, s, spaces, "list bindings", func() client.ObjectList { return &korifiv1alpha1.CFServiceBindingList{} })
-}
-
-func listOfSpaces[T client.Object](ctx context.Context, s *Store, spaces []string, what string, newList func() client.ObjectList) ([]T, error) {
-	var all []T
-	for _, space := range spaces {
-		found, err := list[T](ctx, s, what, newList(), client.InNamespace(space))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	slices.SortFunc(all, revision.CompareByAge)
-	return all, nil
 }
 
 // CreateServiceMessage describes a user-provided service.

@@ -17,17 +17,18 @@ import (
 
 // readSurroundings reads from the cache where an app is and where it is reached. A namespace may be a space without a CFSpace, and
 // is then called by its own name.
+// What the whole platform has is only looked through, so it is not copied.
 func (c Controller) readSurroundings(ctx context.Context, app *korifiv1alpha1.CFApp) (process.Surroundings, error) {
 	found := process.Surroundings{SpaceName: app.Namespace}
 	var spaces korifiv1alpha1.CFSpaceList
 	var orgs korifiv1alpha1.CFOrgList
-	if err := appenvironment.ListServed(ctx, c.client, &spaces); err != nil {
+	if err := appenvironment.ListServed(ctx, c.client, &spaces, client.UnsafeDisableDeepCopy); err != nil {
 		return found, fmt.Errorf("list spaces: %w", err)
 	}
 	if i := slices.IndexFunc(spaces.Items, func(s korifiv1alpha1.CFSpace) bool { return s.Name == app.Namespace }); i >= 0 {
 		found.SpaceName, found.OrgGUID = spaces.Items[i].Spec.DisplayName, spaces.Items[i].Namespace
 	}
-	if err := appenvironment.ListServed(ctx, c.client, &orgs); err != nil {
+	if err := appenvironment.ListServed(ctx, c.client, &orgs, client.UnsafeDisableDeepCopy); err != nil {
 		return found, fmt.Errorf("list orgs: %w", err)
 	}
 	if i := slices.IndexFunc(orgs.Items, func(o korifiv1alpha1.CFOrg) bool { return o.Name == found.OrgGUID }); i >= 0 {
@@ -51,7 +52,7 @@ func (c Controller) listAddresses(ctx context.Context, app *korifiv1alpha1.CFApp
 	if routes.Items = slices.DeleteFunc(routes.Items, leadsElsewhere); len(routes.Items) == 0 {
 		return nil, nil
 	}
-	if err := appenvironment.ListServed(ctx, c.client, &domains); err != nil {
+	if err := appenvironment.ListServed(ctx, c.client, &domains, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list domains: %w", err)
 	}
 	var addresses []string
