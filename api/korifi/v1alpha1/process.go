@@ -159,6 +159,9 @@ type RevisionStatus struct {
 	Ready int32 `json:"ready"`
 	// Draining is how many are on their way out.
 	Draining int32 `json:"draining"`
+	// FirstReadyAt is when its first instance was seen to be ready; it stays while the revision has Pods or an LRP.
+	// +optional
+	FirstReadyAt *metav1.Time `json:"firstReadyAt,omitempty"`
 }
 
 // InstanceState is what an instance does.

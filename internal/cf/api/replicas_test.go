@@ -59,10 +59,13 @@ func TestReplicasAgree(t *testing.T) {
 		}
 	})
 	t.Run("a job is known to a replica that did not begin it", func(t *testing.T) {
-		app := e.createApp(t, space, "deleted", 1, stopped)
-		both[1].awaitStatus(t, http.StatusOK, "/v3/apps/"+app)
-		job := alice.send(t, "DELETE", "/v3/apps/"+app, "").location
-		both[1].expect(t, http.StatusOK, "GET "+strings.TrimPrefix(job, e.url), "", "state=COMPLETE")
+		const rounds = 20
+		for i := range rounds {
+			app := e.createApp(t, space, fmt.Sprintf("deleted-%d", i), 1, stopped)
+			both[1].awaitStatus(t, http.StatusOK, "/v3/apps/"+app)
+			job := alice.send(t, "DELETE", "/v3/apps/"+app, "").location
+			both[1].expect(t, http.StatusOK, "GET "+strings.TrimPrefix(job, e.url), "", "state=COMPLETE")
+		}
 	})
 	for _, path := range []string{"/v3/apps?order_by=name&space_guids=" + space, "/v3/spaces", "/v3/organizations", "/whoami"} {
 		testenv.Eventually(t, "both replicas answer "+path+" alike", func() error {

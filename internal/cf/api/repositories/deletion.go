@@ -40,8 +40,9 @@ func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid s
 	}
 	slices.SortFunc(found, revision.CompareByAge)
 	cached := found[0]
+	// The cache is read once: what has gone since would look like something that the caller may not see.
 	if l.resource != "" {
-		if cached, err = find[client.Object](ctx, s, caller, guid, l); err != nil {
+		if cached, err = chooseVisible(ctx, s, caller, found, l); err != nil {
 			return false, err
 		}
 	}

@@ -103,12 +103,18 @@ func find[T client.Object](ctx context.Context, s *Store, caller *authorization.
 	if err != nil {
 		return none, err
 	}
+	return chooseVisible(ctx, s, caller, found, l)
+}
+
+// chooseVisible returns the oldest of some objects that the caller may get, or a not-found error.
+func chooseVisible[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, found []T, l cacheLookup) (T, error) {
 	slices.SortFunc(found, revision.CompareByAge)
 	for _, object := range found {
 		if err := s.checkVisible(ctx, caller, object.GetNamespace(), l); err == nil || len(found) == 1 {
 			return object, err
 		}
 	}
+	var none T
 	return none, apierrors.NewNotFound(l.resourceType)
 }
 

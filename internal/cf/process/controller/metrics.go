@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -46,15 +47,24 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.drain.Collect(ch)
 }
 
-// observeFirstReady measures a revision whose first instance became ready with the pass that was saved.
+// observeFirstReady measures the revision that should run if its first instance became ready with the pass that was saved. An
+// instance that is ready once more after a crash is not its first.
 func (m *Metrics) observeFirstReady(seen *observation, before *korifiv1alpha1.CFProcessStatus) {
-	if before.ActualInstances == 0 && seen.process.Status.ActualInstances > 0 {
-		for i := range seen.lrps {
-			if l := &seen.lrps[i]; l.Name == revision.LRPName(seen.process.Name, seen.TargetRevision()) {
-				m.firstReady.Observe(seen.Now.Sub(l.CreationTimestamp.Time).Seconds())
-			}
+	target := seen.TargetRevision()
+	if hasBeenReady(before, target) || !hasBeenReady(&seen.process.Status, target) {
+		return
+	}
+	for i := range seen.lrps {
+		if l := &seen.lrps[i]; l.Name == revision.LRPName(seen.process.Name, target) {
+			m.firstReady.Observe(seen.Now.Sub(l.CreationTimestamp.Time).Seconds())
 		}
 	}
+}
+
+func hasBeenReady(status *korifiv1alpha1.CFProcessStatus, revision int64) bool {
+	return slices.ContainsFunc(status.Revisions, func(r korifiv1alpha1.RevisionStatus) bool {
+		return r.Revision == revision && (r.Ready > 0 || r.FirstReadyAt != nil)
+	})
 }
 
 // trackDrain measures the time from the pass that first sees something drain to the one that sees nothing left. Most drains

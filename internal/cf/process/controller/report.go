@@ -28,7 +28,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, pla
 	if seen.App.Unreadable == "" && !seen.Deleted {
 		status.ObservedRevision = seen.App.Revision
 	}
-	status.Revisions = revisionStatuses(seen.Observed)
+	status.Revisions = revisionStatuses(seen.Observed, before.Revisions)
 	status.InstancesStatus, status.ActualInstances = instanceStatuses(seen), 0
 	for _, one := range status.InstancesStatus {
 		if one.State == korifiv1alpha1.RunningInstance {
@@ -65,8 +65,8 @@ func showsDrainTimeout(conditions []metav1.Condition) bool {
 	return c != nil && c.Reason == korifiv1alpha1.DrainTimeoutReason
 }
 
-// revisionStatuses are those that have an LRP or Pods, the oldest first.
-func revisionStatuses(o process.Observed) []korifiv1alpha1.RevisionStatus {
+// revisionStatuses are those that have an LRP or Pods, the oldest first; before are those of the last report.
+func revisionStatuses(o process.Observed, before []korifiv1alpha1.RevisionStatus) []korifiv1alpha1.RevisionStatus {
 	byRevision := map[int64]*korifiv1alpha1.RevisionStatus{}
 	of := func(revision int64) *korifiv1alpha1.RevisionStatus {
 		if byRevision[revision] == nil {
@@ -83,8 +83,16 @@ func revisionStatuses(o process.Observed) []korifiv1alpha1.RevisionStatus {
 		r := of(p.Revision)
 		r.Ready, r.Draining = p.Ready, p.Draining
 	}
+	for _, was := range before {
+		if r := byRevision[was.Revision]; r != nil {
+			r.FirstReadyAt = was.FirstReadyAt
+		}
+	}
 	var all []korifiv1alpha1.RevisionStatus
 	for _, r := range byRevision {
+		if r.FirstReadyAt == nil && r.Ready > 0 {
+			r.FirstReadyAt = &metav1.Time{Time: o.Now}
+		}
 		all = append(all, *r)
 	}
 	slices.SortFunc(all, func(a, b korifiv1alpha1.RevisionStatus) int { return cmp.Compare(a.Revision, b.Revision) })

@@ -156,10 +156,6 @@ func appOfProcess(o client.Object) string {
 	return p.Namespace + "/" + p.Spec.AppRef.Name
 }
 
-func onlyDeleted() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(e event.UpdateEvent) bool {
-			return addressOfObject(e.ObjectOld) != addressOfObject(e.ObjectNew)
-		},
-	}
+func addressChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return addressOfObject(e.ObjectOld) != addressOfObject(e.ObjectNew) }}
 }

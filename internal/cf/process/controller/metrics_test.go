@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
+	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+)
+
+// A revision is first ready once: an only instance that crashed on the third day, and came back, did not take three days to start.
+func TestARevisionIsFirstReadyOnce(t *testing.T) {
+	t.Parallel()
+	made := time.Date(2026, 11, 22, 7, 0, 0, 0, time.UTC)
+	metrics, registry := NewMetrics(), prometheus.NewRegistry()
+	registry.MustRegister(metrics)
+	c := Controller{Metrics: metrics, Clock: clock.RealClock{}}
+	obj := &korifiv1alpha1.CFProcess{}
+	obj.Name = "web"
+	lrp := eiriniv1.LRP{}
+	lrp.Name, lrp.CreationTimestamp = revision.LRPName("web", 0), metav1.Time{Time: made}
+	for i, now := range []struct {
+		after time.Duration
+		ready int32
+		count uint64
+	}{
+		{time.Second, 0, 0}, {2 * time.Second, 1, 1}, {time.Minute, 1, 1}, {72 * time.Hour, 0, 1}, {73 * time.Hour, 1, 1},
+	} {
+		seen := &observation{process: obj, lrps: []eiriniv1.LRP{lrp}, Observed: process.Observed{
+			Now: made.Add(now.after), ProcessGUID: "web", Desired: 1, LRPs: []process.ObservedLRP{{Name: lrp.Name, Instances: 1}},
+			Pods: []podstatus.RevisionPods{{Alive: 1, Ready: now.ready}},
+		}}
+		c.report(obj, seen, process.Plan{}, nil).AfterSave()
+		if count := countFirstReady(t, registry); count != now.count {
+			t.Errorf("step %d: expected %d revisions that were first ready, found %d", i, now.count, count)
+		}
+	}
+	if at := obj.Status.Revisions[0].FirstReadyAt; at == nil || !at.Time.Equal(made.Add(2*time.Second)) {
+		t.Errorf("expected the time of the first ready instance, found %v", at)
+	}
+}
+
+func countFirstReady(t *testing.T, registry *prometheus.Registry) uint64 {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "torpor_app_first_ready_seconds" {
+			return f.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	t.Fatal("expected torpor_app_first_ready_seconds, found other metrics only")
+	return 0
+}
