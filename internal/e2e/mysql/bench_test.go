@@ -95,7 +95,7 @@ func loadAverage(t *testing.T) string {
 }
 
 func (b *benchmark) benchOneCluster(t *testing.T) {
-	c, manager := startHealthyCluster(t, mysqlpods.ClusterOptions{})
+	c, manager := startHealthyCluster(t, size, mysqlpods.ClusterOptions{})
 	seen := watchCluster(t, c)
 	log := startLog(t, c)
 	manager.KillAtOnce(t) // Its successor's connections are in the log.
@@ -310,7 +310,7 @@ func lastLines(text string, lines int) string {
 func TestPrimaryCutOffComesBack(t *testing.T) {
 	for name, how := range map[string]mysqlpods.CutMode{"in silence": mysqlpods.DropPackets, "with resets": mysqlpods.ResetConnections} {
 		t.Run(name, func(t *testing.T) {
-			cluster, manager := startHealthyCluster(t, mysqlpods.ClusterOptions{IsLinked: true})
+			cluster, manager := startHealthyCluster(t, size, mysqlpods.ClusterOptions{IsLinked: true})
 			b := &faultInjector{cluster: cluster, manager: manager, counts: map[string]int{}}
 			l := newLedger()
 			ctx, stop := context.WithCancel(t.Context())

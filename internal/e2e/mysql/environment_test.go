@@ -109,10 +109,10 @@ func waitUntilHealthy(t *testing.T, c *mysqlpods.PodCluster) {
 	testenv.Eventually(t, "the cluster is healthy", func() error { return checkCondition(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy") })
 }
 
-func startHealthyCluster(t *testing.T, options mysqlpods.ClusterOptions) (*mysqlpods.PodCluster, *testenv.Process) {
+func startHealthyCluster(t *testing.T, instances int, options mysqlpods.ClusterOptions) (*mysqlpods.PodCluster, *testenv.Process) {
 	t.Helper()
 	env := testenv.Start(t)
-	c := mysqlpods.StartCluster(t, env, size, options)
+	c := mysqlpods.StartCluster(t, env, instances, options)
 	c.CreateMySQLCluster(t)
 	p := startManager(t, c)
 	waitUntilHealthy(t, c)

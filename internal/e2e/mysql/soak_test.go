@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -29,7 +31,7 @@ const (
 	shownRows    = 10
 	healthyPace  = 500 * time.Millisecond
 	// soakVolume is the size of an instance's volume in megabytes.
-	soakVolume = 500
+	soakVolume = 800
 	// livenessTimeout is after how long without a login the kubelet restarts a server.
 	livenessTimeout = 90 * time.Second
 	// recovery is how long a cluster may take to be healthy between two rounds, and finalRecovery at the end.
@@ -75,9 +77,11 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Logf("seed %d (TORPOR_SEED), for %s", seed, long)
-	cluster, manager := startHealthyCluster(t, mysqlpods.ClusterOptions{IsLinked: true, VolumeMegabytes: soakVolume})
+	steps := listScalings()
+	first, most := steps[0].size, slices.MaxFunc(steps, func(a, b scaling) int { return cmp.Compare(a.size, b.size) }).size
+	cluster, manager := startHealthyCluster(t, first, mysqlpods.ClusterOptions{IsLinked: true, VolumeMegabytes: soakVolume, LaterPods: most - first})
 	testenv.ExpectNoError(t, cluster.AnnotateMySQLCluster(t.Context(), mocov1beta2.RecloneAnnotation, mocov1beta2.RecloneErrant))
-	b := &faultInjector{cluster: cluster, manager: manager, counts: map[string]int{}}
+	b := &faultInjector{cluster: cluster, manager: manager, size: first, scalings: steps[1:], counts: map[string]int{}}
 	l := newLedger()
 	found := soakResult{Seed: seed}
 	b.runSoak(t, l, long, &found)
@@ -111,11 +115,13 @@ func (b *faultInjector) runSoak(t *testing.T, l *ackLedger, long time.Duration, 
 	random := rand.New(rand.NewPCG(found.Seed, 0))
 	for breaking.Err() == nil {
 		pauseRandomly(breaking, random, 0, 3*time.Second)
+		b.scaleWhenDue(t, l.elapsed().Seconds()/long.Seconds())
 		b.runRound(t, random)
 		if random.IntN(3) > 0 && breaking.Err() == nil {
 			b.waitUntilRecovered(t, min(recovery, long-l.elapsed()))
 		}
 	}
+	b.scaleWhenDue(t, 1)
 	beside.Wait()
 	// The last writes are made when nothing is broken any more.
 	pauseRandomly(t.Context(), random, writePatience, 2*writePatience)
@@ -303,6 +309,9 @@ type faultInjector struct {
 	manager *testenv.Process
 	// said is what earlier managers have said.
 	said string
+	// size is how many instances there are, and scalings what is to come.
+	size     int
+	scalings []scaling
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -360,6 +369,35 @@ func (b *faultInjector) listFaults(t *testing.T) []faultKind {
 	}
 }
 
+// scaling is to a number of instances, once a share of the soak is over.
+type scaling struct {
+	share float64
+	size  int
+}
+
+// listScalings are from one instance on. The last is refused, since instances cannot be taken away.
+func listScalings() []scaling { return []scaling{{0, 1}, {0.1, 3}, {0.5, 5}, {0.75, 3}} }
+
+// scaleWhenDue scales, so that what breaks next breaks in the middle of it.
+func (b *faultInjector) scaleWhenDue(t *testing.T, share float64) {
+	t.Helper()
+	for len(b.scalings) > 0 && b.scalings[0].share <= share {
+		to := b.scalings[0].size
+		b.scalings = b.scalings[1:]
+		name := fmt.Sprintf("scaling from %d to %d instances", b.size, to)
+		b.noteFault(name)
+		err := b.cluster.ScaleTo(t, to)
+		switch {
+		case to < b.size && !apierrors.IsInvalid(err):
+			t.Errorf("%s: expected it to be refused, found %v", name, err)
+		case to > b.size && err != nil:
+			t.Fatalf("%s: %v", name, err)
+		}
+		b.size = max(b.size, to)
+		b.noteHealed(name)
+	}
+}
+
 func (b *faultInjector) startServer(t *testing.T, i int) {
 	t.Helper()
 	b.cluster.Servers[i].StartAndWait(t)
@@ -370,15 +408,15 @@ func (b *faultInjector) startServer(t *testing.T, i int) {
 
 func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
-	if random.IntN(8) == 0 {
+	if random.IntN(8) == 0 && b.size > 1 {
 		b.runGrantRound(t, random)
 		return
 	}
 	primary := primaryIndex(t, b.cluster)
-	targets := random.Perm(size)[:1]
+	targets := random.Perm(b.size)[:1]
 	switch {
 	case random.IntN(5) == 0:
-		targets = random.Perm(size)[:2]
+		targets = random.Perm(b.size)[:min(2, b.size)]
 	case random.IntN(2) == 0:
 		targets = []int{primary}
 	}
@@ -453,11 +491,11 @@ func (b *faultInjector) disturbClustering(ctx context.Context, t *testing.T, ran
 	}
 }
 
-// runGrantRound has an administrator make a user in the primary while both replicas restart: the statement waits for a replica,
+// runGrantRound has an administrator make a user in the primary while all replicas restart: the statement waits for a replica,
 // and holds what each login needs.
 func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 	t.Helper()
-	const name = "GRANT while both replicas restart"
+	const name = "GRANT while all replicas restart"
 	primary := primaryIndex(t, b.cluster)
 	db := openSession(t, b.cluster.Servers[primary].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
 	ctx, cancel := context.WithTimeout(t.Context(), writePatience)
@@ -466,7 +504,7 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 		return // It has not recovered from the last round.
 	}
 	b.noteFault(name)
-	for i := range size {
+	for i := range b.size {
 		if i != primary {
 			b.killServer(t, i)
 		}
@@ -478,7 +516,7 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 		_ = db.Close()
 	}()
 	pauseRandomly(t.Context(), random, 500*time.Millisecond, 3*time.Second)
-	for i := range size {
+	for i := range b.size {
 		if i != primary {
 			b.startServer(t, i)
 		}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -67,16 +68,18 @@ type ClusterOptions struct {
 	IsLinked bool
 	// VolumeMegabytes is the size of the instances' volumes; 0 is without a volume that could be full.
 	VolumeMegabytes int
+	// LaterPods is how many servers more wait for ScaleTo to make their Pods.
+	LaterPods int
 }
 
-// StartCluster starts size servers, which know nothing of each other, and makes their Pods and the Secret.
+// StartCluster starts servers, which know nothing of each other, and makes the Pods of size of them and the Secret.
 func StartCluster(t testing.TB, hub *testenv.Environment, size int, options ClusterOptions) *PodCluster {
 	t.Helper()
-	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size)}
+	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size+options.LaterPods)}
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users, fmt.Sprintf("*.moco-%s.%s.svc", c.Name.Name, c.Name.Namespace))
 	bed.VolumeMegabytes = options.VolumeMegabytes
 	c.Installation = bed
-	for range size {
+	for range c.pods {
 		c.Servers = append(c.Servers, bed.StartServer(t))
 	}
 	if options.IsLinked {
@@ -108,10 +111,31 @@ func BuildServiceAccount(namespace string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
 }
 
-// CreateMySQLCluster makes the MySQLCluster itself.
+// CreateMySQLCluster makes the MySQLCluster itself, of the instances that have Pods.
 func (c *PodCluster) CreateMySQLCluster(t testing.TB) {
 	t.Helper()
-	c.createIfAbsent(t, testenv.BuildMySQLCluster(t, c.Name, len(c.Servers)))
+	c.createIfAbsent(t, testenv.BuildMySQLCluster(t, c.Name, c.countPods()))
+}
+
+func (c *PodCluster) countPods() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.pods) - len(slices.DeleteFunc(slices.Clone(c.pods), func(p *corev1.Pod) bool { return p != nil }))
+}
+
+// ScaleTo asks for so many instances and, once that is admitted, makes the Pods that are missing, as the StatefulSet does.
+func (c *PodCluster) ScaleTo(t testing.TB, size int) error {
+	t.Helper()
+	if err := c.patchMySQLCluster(t.Context(), fmt.Sprintf(`{"spec":{"replicas":%d}}`, size)); err != nil {
+		return err
+	}
+	for i := c.countPods(); i < size; i++ {
+		if err := c.ReplacePod(t.Context(), i); err != nil {
+			return err
+		}
+		c.startProbe(t, i)
+	}
+	return nil
 }
 
 func (c *PodCluster) createIfAbsent(t testing.TB, obj client.Object) {
@@ -149,10 +173,13 @@ func (c *PodCluster) AnnotateMySQLCluster(ctx context.Context, name, value strin
 	if value != "" {
 		text = `"` + value + `"`
 	}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"%s":%s}}}`, name, text)
+	return c.patchMySQLCluster(ctx, fmt.Sprintf(`{"metadata":{"annotations":{"%s":%s}}}`, name, text))
+}
+
+func (c *PodCluster) patchMySQLCluster(ctx context.Context, patch string) error {
 	cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name.Namespace, Name: c.Name.Name}}
 	if err := c.Env.Client.Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return fmt.Errorf("annotate the cluster: %w", err)
+		return fmt.Errorf("patch the cluster: %w", err)
 	}
 	return nil
 }
