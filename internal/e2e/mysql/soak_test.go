@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -388,7 +388,7 @@ func (b *faultInjector) scaleWhenDue(t *testing.T, share float64) {
 		b.noteFault(name)
 		err := b.cluster.ScaleTo(t, to)
 		switch {
-		case to < b.size && !apierrors.IsInvalid(err):
+		case to < b.size && !k8serrors.IsInvalid(err):
 			t.Errorf("%s: expected it to be refused, found %v", name, err)
 		case to > b.size && err != nil:
 			t.Fatalf("%s: %v", name, err)
