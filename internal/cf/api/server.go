@@ -40,7 +40,7 @@ const (
 	// shutdownTimeout bounds the wait for requests in flight.
 	shutdownTimeout = 15 * time.Second
 	cacheQPS        = 100
-	// A manifest takes up to 30 MiB for some milliseconds, a reading of logs up to 10 MiB for as long as the nodes take.
+	// A manifest takes up to 30 MiB for some milliseconds, a reading of logs up to 5 MiB until the nodes and the client are done.
 	manifestSlots, manifestSlotsOfCaller = 3, 1
 	logSlots, logSlotsOfCaller           = 16, 4
 )

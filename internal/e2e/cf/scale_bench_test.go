@@ -36,8 +36,11 @@ const (
 	allSpaces, ownSpaces              = 1000, 3
 	manyDeployments, deploymentsOfApp = 100_000, 20
 	talkativePods, logBytes           = 30, 4 << 20
-	logRounds, runningInstances       = 5, 2
+	logRounds, runningInstances       = 6, 2
 )
+
+// lineWidths are of a usual line, of one of which few fit into an answer, and of one that is cut.
+var lineWidths = [...]int{100, 10_000, 100_000}
 
 // inParallel does something n times with a few writers, and fails the test with the first error.
 func inParallel(t *testing.T, n int, do func(ctx context.Context, i int) error) {
@@ -170,8 +173,8 @@ func benchDeployments(t *testing.T, figures map[string]float64) {
 // benchLogs reads the recent logs of an app whose Pods have all said much.
 func benchLogs(t *testing.T, figures map[string]float64) {
 	w := newEnvOn(t, testenv.Start(t), nil)
-	log := bytes.Repeat([]byte(time.Now().Add(-time.Minute).UTC().Format(time.RFC3339Nano)+" "+strings.Repeat("x", 100)+"\n"), logBytes/130)
-	node := w.StartKubelet(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(log) }))
+	var said atomic.Pointer[[]byte]
+	node := w.StartKubelet(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(*said.Load()) }))
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 1, "STOPPED")
 	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
@@ -186,7 +189,9 @@ func benchLogs(t *testing.T, figures map[string]float64) {
 	}
 	const heap = "go_memstats_heap_alloc_bytes"
 	before := w.readMetric(t, w.apiMetrics, heap)
-	for range logRounds {
+	for round := range logRounds {
+		line := []byte(time.Now().Add(-time.Minute).UTC().Format(time.RFC3339Nano) + " " + strings.Repeat("x", lineWidths[round%len(lineWidths)]) + "\n")
+		said.Store(new(bytes.Repeat(line, logBytes/len(line))))
 		var done atomic.Bool
 		var request sync.WaitGroup
 		request.Go(func() {
@@ -199,6 +204,7 @@ func benchLogs(t *testing.T, figures map[string]float64) {
 			figures["logs_request_heap_bytes"] = max(figures["logs_request_heap_bytes"], w.readMetric(t, w.apiMetrics, heap)-before)
 		}
 		request.Wait()
+		t.Logf("after lines of %d bytes: %.1f MiB", len(line), figures["logs_request_heap_bytes"]/(1<<20))
 	}
 }
 

@@ -32,6 +32,9 @@ import (
 const (
 	// callTimeout bounds each call to the API server.
 	callTimeout = 10 * time.Second
+	// maxUnreadBytes bounds what the API server may send of one answer before it is read: logs come faster than they are looked at, and
+	// HTTP/2 keeps up to 4 MiB of each by default.
+	maxUnreadBytes = 64 << 10
 	// answerTTL is how long an answer of the API server counts.
 	answerTTL = 10 * time.Second
 	// denialTTL is shorter, because an administrator may be about to grant what was refused.
@@ -101,6 +104,7 @@ func NewAuthenticator(o Options) (*Authenticator, error) {
 	}
 	shared = shared.Clone()
 	shared.TLSClientConfig, shared.ForceAttemptHTTP2, shared.Proxy = tlsConfig, true, cfg.Proxy
+	shared.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: maxUnreadBytes}
 	c := &Authenticator{
 		shared: shared, host: cfg.Host, path: cfg.APIPath, userAgent: cfg.UserAgent, scheme: o.Scheme, mapper: newRESTMapper(), clock: o.Clock,
 		metrics: o.Metrics, identities: cache.NewLRUExpireCacheWithClock(maxIdentities, o.Clock), permissions: cache.NewLRUExpireCacheWithClock(maxAnswers, o.Clock),

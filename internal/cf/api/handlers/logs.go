@@ -43,11 +43,9 @@ func readLogs(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Respo
 	if kinds := payloads.ParseFilter(q, "envelope_types"); !kinds.Matches("LOG") {
 		return ok(presenter.ForLogs(app.Name, nil))
 	}
-	release, err := r.Logs.acquire(ctx, r.Caller.Name, func() error { return nil })
-	if err != nil {
+	if err := r.Logs.holdSlot(ctx, r.Caller.Name); err != nil {
 		return Response{}, err
 	}
-	defer release()
 	lines, err := r.Store.ReadLogs(ctx, r.Caller, app, repositories.LogWindow{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"})
 	return respond(presenter.ForLogs(app.Name, lines), err)
 }

@@ -68,6 +68,16 @@ func (s *RequestSlots) acquire(ctx context.Context, caller string, prepare func(
 	}, nil
 }
 
+// holdSlot waits for a slot that is held until the request's context ends, which is when its answer is sent: a client that does not read
+// keeps the answer in memory.
+func (s *RequestSlots) holdSlot(ctx context.Context, caller string) error {
+	release, err := s.acquire(ctx, caller, func() error { return nil })
+	if err == nil {
+		context.AfterFunc(ctx, release)
+	}
+	return err
+}
+
 func takeSlot(ctx context.Context, slots chan<- struct{}) error {
 	select {
 	case slots <- struct{}{}:

@@ -46,3 +46,23 @@ func TestCallerWhoSendsManyWaitsForThemselves(t *testing.T) {
 		}
 	})
 }
+
+func TestSlotIsHeldUntilTheAnswerIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := NewRequestSlots(1, 1)
+		request, sent := context.WithCancel(t.Context())
+		if err := slots.holdSlot(request, "mallory"); err != nil {
+			t.Fatal(err)
+		}
+		served := make(chan error, 1)
+		go func() { served <- slots.holdSlot(t.Context(), "alice") }()
+		synctest.Wait()
+		if len(served) > 0 {
+			t.Error("found a slot while the answer of another request is being sent")
+		}
+		sent()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+}

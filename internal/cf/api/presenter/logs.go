@@ -42,7 +42,7 @@ func ForLogs(app string, lines []repositories.LogLine) LogCacheRead {
 		logs.Envelopes.Batch = append(logs.Envelopes.Batch, LogEnvelope{
 			Timestamp: strconv.FormatInt(l.At, 10), SourceID: app, InstanceID: l.Instance, DeprecatedTags: map[string]string{},
 			Tags: map[string]string{"source_type": "APP/PROC/" + strings.ToUpper(l.ProcessType), "instance_id": l.Instance, "process_type": l.ProcessType},
-			Log:  EnvelopeLog{Payload: []byte(l.Payload), Type: "OUT"},
+			Log:  EnvelopeLog{Payload: l.Payload, Type: "OUT"},
 		})
 	}
 	return logs

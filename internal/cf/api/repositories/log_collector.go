@@ -19,13 +19,14 @@ const (
 	// maxLineBytes is where a line is cut, as Cloud Foundry does.
 	maxLineBytes = 64 << 10
 	// maxKeptBytes bounds the lines of one answer.
-	maxKeptBytes = 2 << 20
+	maxKeptBytes = 1 << 20
 )
 
 // LogLine is one line of an instance's log, with its time in nanoseconds. Kubernetes keeps one log for both outputs.
 type LogLine struct {
-	At                             int64
-	Instance, ProcessType, Payload string
+	At                    int64
+	Instance, ProcessType string
+	Payload               []byte
 	// order is that in which lines of one time were read.
 	order int
 }
@@ -68,8 +69,8 @@ func (c *logCollector) readLines(from io.Reader, instance, processType string) e
 // add keeps a line if the window selects it, and reports whether a later one may be selected.
 func (c *logCollector) add(line []byte, instance, processType string) bool {
 	stamp, text, _ := bytes.Cut(line, []byte(" "))
-	parsed, err := time.Parse(time.RFC3339Nano, string(stamp))
-	if err != nil {
+	var parsed time.Time
+	if err := parsed.UnmarshalText(stamp); err != nil {
 		return true
 	}
 	at := parsed.UnixNano()
@@ -83,9 +84,15 @@ func (c *logCollector) add(line []byte, instance, processType string) bool {
 	if len(c.lines) > 0 && (len(c.lines) >= c.window.Limit || c.bytes+len(text) > maxKeptBytes) && !c.precedes(next, c.lines[0]) {
 		return c.window.Descending
 	}
-	next.Instance, next.ProcessType, next.Payload = instance, processType, string(text)
-	heap.Push(c, next)
-	for len(c.lines) > c.window.Limit || c.bytes > maxKeptBytes {
+	next.Instance, next.ProcessType, next.Payload = instance, processType, append([]byte{}, text...)
+	if len(c.lines) >= c.window.Limit {
+		c.bytes += len(next.Payload) - len(c.lines[0].Payload)
+		c.lines[0] = next
+		heap.Fix(c, 0)
+	} else {
+		heap.Push(c, next)
+	}
+	for c.bytes > maxKeptBytes {
 		heap.Pop(c)
 	}
 	return true

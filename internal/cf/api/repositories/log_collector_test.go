@@ -38,7 +38,7 @@ func (c *logCollector) readAll(t *testing.T, logs ...io.Reader) []string {
 	}
 	var all []string
 	for _, line := range c.sorted() {
-		all = append(all, line.Payload)
+		all = append(all, string(line.Payload))
 	}
 	return all
 }
@@ -67,7 +67,7 @@ func TestLogCollectorSelectsWhatAWindowWants(t *testing.T) {
 // TestLogCollectorHoldsNoMoreThanAnAnswer reads what thirty talkative Pods have to say, which is 120 MiB.
 func TestLogCollectorHoldsNoMoreThanAnAnswer(t *testing.T) {
 	const pods = 30
-	for width, least := range map[int]int{100: 1000, 10_000: 150, 2 * maxLineBytes: 16} {
+	for width, least := range map[int]int{100: 1000, 10_000: 75, 2 * maxLineBytes: 8} {
 		for _, descending := range []bool{false, true} {
 			log := writeLog(maxReadBytes/(width+22), width)
 			var logs []io.Reader

@@ -25,7 +25,7 @@ import (
 
 const (
 	// maxLogReaders bounds the logs that are read at once for one request.
-	maxLogReaders = 8
+	maxLogReaders = 4
 	// readBytesOfApp bounds what is read for one request, and with it the part of each Pod.
 	readBytesOfApp, maxReadBytes, minReadBytes = 64 << 20, 4 << 20, 256 << 10
 )
