@@ -77,12 +77,15 @@ func awaitsClone(i *instanceFacts) bool {
 	return !i.IsPrimary && i.Reachable && !i.Stopped && (i.IsEmptyReplica || i.Clone == Cloning)
 }
 
-// awaitsImpossibleAck reports whether the primary's clients wait for replicas that can only be clones, while the clones
-// wait for the clients' commits. KILL does not end such a wait; a restart of the primary does, and then it stays read-only
-// until there is a clone.
-func awaitsImpossibleAck(d *derivedFacts) bool {
-	return d.hasPrimary() && !d.StopAsked && d.primary.SemiSync.Waiting > 0 && d.count(acknowledges) < d.requiredAcks && d.any(awaitsClone)
+// awaitsMissingAcks reports whether the primary's clients wait for more replicas than acknowledge.
+func awaitsMissingAcks(d *derivedFacts) bool {
+	p := d.primary
+	return p.SemiSync.Waiting > 0 && !d.StopAsked && !p.Stopped && d.count(acknowledges) < p.SemiSync.awaited()
 }
+
+// awaitsImpossibleAck reports whether the primary's clients wait for replicas that can only be clones, while the clones
+// wait for the clients' commits.
+func awaitsImpossibleAck(d *derivedFacts) bool { return awaitsMissingAcks(d) && d.any(awaitsClone) }
 
 // isPrimaryLabelled reports whether the primary's clients find it.
 func isPrimaryLabelled(d *derivedFacts) bool {

@@ -32,7 +32,7 @@ type derivedFacts struct {
 	// primaryIsDown says that the primary's server does not run, or that nothing can reach it.
 	primaryIsDown bool
 	// commitsAreStalled says that no commit of the primary has got through for too long, and commitsAwaitNobody that this does not
-	// end by itself: they await replicas that have tried to connect all the time.
+	// end by itself: they await replicas that have tried to connect all the time, or have yet to be copied.
 	commitsAreStalled, commitsAwaitNobody bool
 	// primaryFailed says that the primary is down or lost its data, and that no restart of everything explains it.
 	primaryFailed bool
@@ -205,8 +205,7 @@ func (d *derivedFacts) derivePrimary() {
 	awaitsReplicas := p.SemiSync.Source && p.SemiSync.WaitFor == d.awaitedAcks && p.SemiSync.Timeout >= endlessTimeout
 	d.primaryIsConfigured = !p.Channel.Present && (d.awaitedAcks == 0 || awaitsReplicas)
 	d.commitsAreStalled = p.IsStalled
-	d.commitsAwaitNobody = p.IsStalled && p.SemiSync.Waiting > 0 && !d.StopAsked && !p.Stopped &&
-		d.count(acknowledges) < p.SemiSync.awaited() && d.count(triesInVain) >= d.requiredAcks
+	d.commitsAwaitNobody = p.IsStalled && (awaitsImpossibleAck(d) || awaitsMissingAcks(d) && d.count(triesInVain) >= d.requiredAcks)
 	d.primaryIsHeard = d.count(hearsPrimary) >= max(1, d.requiredAcks)
 	d.primaryIsDown = isDown(p)
 	d.witnesses = d.count(func(i *instanceFacts) bool { return i.IsQuorumWitness })

@@ -371,7 +371,7 @@ func releaseCommits(_ *derivedFacts, p *instanceFacts) Plan {
 		plan.Do = KillConnections{Index: p.Index, EndWaits: true}
 		plan.Why = fmt.Sprintf("the clients of instance %d wait for replicas that cannot come; they are cut off", p.Index)
 		plan.Events = []decision.Event{warningEvent(EventCommitsReleased,
-			fmt.Sprintf("No replica could log in at the primary, instance %d, and its clients waited for one: they are cut off", p.Index))}
+			fmt.Sprintf("No replica could acknowledge what the clients of the primary, instance %d, waited for: they are cut off", p.Index))}
 	}
 	return plan
 }

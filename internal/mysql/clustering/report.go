@@ -166,7 +166,7 @@ func describePrimarySymptom(d *derivedFacts) string {
 	case d.commitsAreStalled && p.SemiSync.Waiting == 0:
 		return "is the primary, and no commit gets through: it cannot write its binary log; its volume may be full"
 	case awaitsImpossibleAck(d):
-		return "is the primary; its clients wait for replicas that are empty, and a copy waits for its clients: delete its pod to end them"
+		return "is the primary; its clients wait for replicas that are empty, and a copy waits for its clients: they are about to be cut off"
 	case d.commitsAreStalled:
 		return "is the primary, and no commit gets through: its clients wait for replicas"
 	case d.count(acknowledges) < d.awaitedAcks:
