@@ -38,7 +38,8 @@ const (
 	soakKinds      = 20
 	soakObjects    = 5
 	restartEvery   = time.Minute
-	restartTimeout = 3 * time.Minute // for everything that a restart of the API server may delay
+	restartTimeout = 5 * time.Minute // for everything that a restart of the API server may delay, which itself takes one
+	nudgeAfter     = 10 * time.Second
 )
 
 // soakRun lets CRDs come, go and change at random under groups and their neighbours, while the API server restarts.
@@ -46,7 +47,7 @@ type soakRun struct {
 	server  *envtest.Environment
 	admin   adminClient
 	objects dynamic.Interface
-	counts  struct{ installs, reversions, objects, deletions, interruptions atomic.Int64 }
+	counts  struct{ installs, reversions, objects, deletions, interruptions, nudges atomic.Int64 }
 }
 
 // runSoak returns an error for the first promise that was not kept.
@@ -81,8 +82,8 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 		withManager(ctx, mgr, func(ctx context.Context) { s.breakThings(ctx, pairs, span, seed) })
 		mgr.GetHTTPClient().CloseIdleConnections()
 		check(waitForGoroutines(ctx, base), "after the manager has ended")
-		fmt.Fprintf(os.Stdout, "soak of %s, seed %d: %d installs, %d versions off and on, %d objects, %d last deletions, %d restarts of the API server; nothing lost\n", span, seed,
-			s.counts.installs.Load(), s.counts.reversions.Load(), s.counts.objects.Load(), s.counts.deletions.Load(), s.counts.interruptions.Load()/2)
+		fmt.Fprintf(os.Stdout, "soak of %s, seed %d: %d installs, %d versions off and on, %d objects, %d last deletions, %d restarts of the API server, %d CRDs that it established only after a nudge; nothing lost\n", span, seed,
+			s.counts.installs.Load(), s.counts.reversions.Load(), s.counts.objects.Load(), s.counts.deletions.Load(), s.counts.interruptions.Load()/2, s.counts.nudges.Load())
 	})
 }
 
@@ -97,7 +98,7 @@ func waitForGoroutines(ctx context.Context, limit int) error {
 
 func (s *soakRun) breakThings(ctx context.Context, pairs []*soakPair, span time.Duration, seed uint64) {
 	end := time.Now().Add(span)
-	var work errgroup.Group
+	work, ctx := errgroup.WithContext(ctx)
 	for i, p := range pairs {
 		random := rand.New(rand.NewPCG(seed, uint64(i))) //nolint:gosec // A soak is to be repeatable.
 		work.Go(func() error {
@@ -130,6 +131,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 		crd.Spec.Scope = apiextensionsv1.ClusterScoped
 	}
 	s.retry(ctx, "install a CRD", func() error { return ignoreExists(s.admin.client.Create(ctx, crd.DeepCopy())) })
+	s.awaitEstablished(ctx, crd)
 	s.counts.installs.Add(1)
 	prefix := fmt.Sprintf("life-%d-", s.counts.installs.Load())
 	var names []string
@@ -179,6 +181,34 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 		s.counts.deletions.Add(int64(len(names)))
 	}
 	check(p.brokenPromise(), "in two workers")
+}
+
+// awaitEstablished waits until the API server serves a CRD. One whose names it has accepted right before a restart stays so until
+// the CRD changes or its informer resyncs, after five minutes: it answers requests then, but is in no discovery, so nobody can tell
+// that it is served. See updateCustomResourceDefinition in k8s.io/apiextensions-apiserver.
+func (s *soakRun) awaitEstablished(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
+	var since time.Time
+	s.retry(ctx, "wait until a CRD is established", func() error {
+		var now apiextensionsv1.CustomResourceDefinition
+		if err := s.admin.client.Get(ctx, client.ObjectKeyFromObject(crd), &now); err != nil {
+			return err
+		}
+		if testenv.IsEstablished(&now) {
+			return nil
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		if time.Since(since) > nudgeAfter {
+			s.counts.nudges.Add(1)
+			since = time.Now()
+			metav1.SetMetaDataAnnotation(&now.ObjectMeta, "nudged", since.String())
+			if err := s.admin.client.Update(ctx, &now); err != nil {
+				return err
+			}
+		}
+		return fmt.Errorf("found the conditions %+v", now.Status.Conditions)
+	})
 }
 
 func ignoreExists(err error) error {

@@ -318,14 +318,30 @@ func (t *kindState) noteChange(c objectChange, now time.Time) {
 func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 	s.crdKnown, s.uid, s.terminating = false, "", false
 	crd := s.plural + "." + group
+	if w := l.watchOfCRD(crd); w != nil {
+		s.crdKnown, s.uid, s.terminating = true, w.objects[crd].uid, w.objects[crd].terminating
+	}
+	return s
+}
+
+// watchOfCRD returns the watch that has listed a CRD; nil if there is none.
+func (l *detectionSession) watchOfCRD(crd string) *resourceWatch {
 	// One watch of all CRDs is as good as one of this CRD alone.
 	for _, of := range []watchTarget{{resource: crdResource}, {resource: crdResource, name: crd}} {
 		if w := l.watches[of]; w != nil && w.isSynced && !w.isRefused {
-			s.crdKnown, s.uid, s.terminating = true, w.objects[crd].uid, w.objects[crd].terminating
-			return s
+			return w
 		}
 	}
-	return s
+	return nil
+}
+
+// mayHaveMissedDeletion reports whether the CRD of a kind may have gone while its watch is away.
+func (l *detectionSession) mayHaveMissedDeletion(t *kindState) bool {
+	if t.history.lastSeen == nil {
+		return false
+	}
+	w := l.watchOfCRD(t.history.lastSeen.plural + "." + t.version.gv.Group)
+	return w != nil && w.isAway
 }
 
 type kindState struct {

@@ -99,6 +99,7 @@ func (l *detectionSession) lookIfIdle(b *versionState) {
 // judgeOrProbe judges the result of a look. A kind that is served but not known yet is probed before.
 func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Time) lookSummary {
 	if s.outcome != outcomePresent {
+		s.mayBeDeleted = s.outcome == outcomeMissing && l.mayHaveMissedDeletion(t)
 		return l.judgeKind(t, s, now)
 	}
 	s = l.addCRDFacts(s, t.version.gv.Group)

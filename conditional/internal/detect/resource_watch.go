@@ -41,6 +41,7 @@ type resourceWatch struct {
 	isClosed    bool
 	objects     map[string]objectFacts
 	isSynced    bool          // the objects were listed
+	isAway      bool          // it is broken, so no events come
 	isRefused   bool          // the watch is not allowed; its objects are outdated
 	retryPause  time.Duration // after the last refusal
 }
@@ -209,6 +210,28 @@ func (w *resourceWatch) reopen() {
 func (w *resourceWatch) noteDisconnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
+	w.isAway = true
+	w.lookAtIdleKinds()
+}
+
+// noteConnect schedules looks after a watch that was broken or ended before its time, with a server that stops perhaps: the next
+// one may serve other kinds. What was missing until now is counted anew, since the event that tells why comes now.
+func (w *resourceWatch) noteConnect(endedEarly bool) {
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
+	if !endedEarly && !w.isAway {
+		return
+	}
+	w.isAway = false
+	for s := range w.subscribers {
+		for _, t := range s.kinds {
+			t.history.misses = 0
+		}
+	}
+	w.lookAtIdleKinds()
+}
+
+func (w *resourceWatch) lookAtIdleKinds() {
 	for s := range w.subscribers {
 		for _, t := range s.kinds {
 			w.session.lookIfIdle(t.version)
@@ -297,11 +320,9 @@ func (s *listWatcher) openWatch(ctx context.Context, o metav1.ListOptions) (apiw
 		cancel()
 		return nil, s.handleError(ctx, err)
 	}
-	// The last watch ended before its time, with a server that stops perhaps; the next one may serve other kinds.
-	if now := time.Now(); now.Before(s.endsAt) {
-		s.watch.noteDisconnect()
-	}
-	s.endsAt = time.Now().Add(limit - 2*lookTimeout)
+	now := time.Now()
+	s.watch.noteConnect(now.Before(s.endsAt))
+	s.endsAt = now.Add(limit - 2*lookTimeout)
 	return &boundedWatch{Interface: w, cancel: cancel}, nil
 }
 

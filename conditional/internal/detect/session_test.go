@@ -471,6 +471,43 @@ func TestACRDThatChangedWhileTheWatchWasLostIsLookedAt(t *testing.T) {
 	})
 }
 
+// Without the event nobody knows that the objects of the kind have gone with it, and their last deletions are lost.
+func TestADeletionWhileTheWatchIsAwayIsAwaited(t *testing.T) {
+	for _, row := range []struct {
+		name      string
+		away      time.Duration
+		isDeleted bool
+		change    func(s *simulatedServer, crd watchTarget)
+	}{
+		{"the CRD has gone", 20 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"its version is not served any more", 20 * time.Second, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
+		{"the watch stays away", time.Hour, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+				crd := crdNamed(plural(widgetKind()) + ".example.com")
+				s.install(widgetKind(), "1", 0)
+				j := s.follow(widgets())
+				w := s.watches[watchTarget{resource: crdResource}]
+				s.set(func() { row.change(s, crd) })
+				s.serve(widgetKind(), "")
+				w.noteDisconnect()
+				<-time.After(min(row.away, watchGrace+longPause))
+				if row.away < watchGrace {
+					wantPresences(t, j, Served, Unclear)
+					w.noteConnect(true)
+					s.list(w)
+					<-time.After(missesSpan + time.Second)
+				}
+				wantPresences(t, j, Served, Unclear, Absent)
+				if v := j.last(); v.Deleted != row.isDeleted {
+					t.Errorf("expected that a deletion was seen: %t, found %+v", row.isDeleted, v)
+				}
+			})
+		})
+	}
+}
+
 func TestPollAsksAtItsIntervalOnly(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		polls := widgets()

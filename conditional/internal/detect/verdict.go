@@ -51,6 +51,8 @@ type lookResult struct {
 	uid         string // of that CRD
 	terminating bool
 
+	mayBeDeleted bool // with outcomeMissing: its CRD may have gone while the watch that would tell is away
+
 	err error // with outcomeUnreadable
 }
 
@@ -70,8 +72,11 @@ type outcomeCounts map[lookOutcome]*atomic.Uint64
 // A server that lags behind, or two that disagree, must not stop a controller: a kind that vanishes without the deletion
 // of its CRD is absent only after several looks, and one whose CRD is deleted may be served for some seconds more.
 const (
-	missesNeeded  = 3
-	missesSpan    = 2 * time.Second
+	missesNeeded = 3
+	missesSpan   = 2 * time.Second
+	// watchGrace is how long the watch of a kind that vanished may be away, which comes back within 20 s of its server: only a
+	// deletion that was seen has the last objects of the kind reconciled.
+	watchGrace    = 30 * time.Second
 	deletionGrace = 10 * time.Second
 	// initializingTimeout is how long the storage of a new kind is waited for. Storage that needs a conversion webhook is not
 	// ready while that is down: the group then starts all the same, and shows why its kind cannot be listed.
@@ -104,7 +109,7 @@ func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
 func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Verdict, again bool) {
 	switch s.outcome {
 	case outcomeMissing:
-		return m.judgeMissing(now)
+		return m.judgeMissing(s, now)
 	case outcomePresent:
 		return m.judgePresent(s, now)
 	case outcomeInitializing:
@@ -128,11 +133,12 @@ func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory
 	return kindHistory{initializingSince: m.initializingSince}, Verdict{Presence: Absent, Reason: "StorageInitializing", Message: "the API server is still starting the storage of the kind"}, true
 }
 
-func (m kindHistory) judgeMissing(now time.Time) (kindHistory, Verdict, bool) {
+func (m kindHistory) judgeMissing(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
 	if m.misses++; m.misses == 1 || now.Before(m.firstMiss) { // The second case is a clock that was set back.
 		m.firstMiss = now
 	}
-	confirmed := m.misses >= missesNeeded && now.Sub(m.firstMiss) >= missesSpan
+	span := now.Sub(m.firstMiss)
+	confirmed := m.misses >= missesNeeded && span >= missesSpan && (!s.mayBeDeleted || span >= watchGrace)
 	if m.identity == "" || !m.deletedAt.IsZero() || confirmed {
 		m = kindHistory{wasDeleted: m.wasDeleted || !m.deletedAt.IsZero()}
 		return m, Verdict{Presence: Absent, Reason: "NotServed", Message: "the API server does not serve the kind", Deleted: m.wasDeleted}, false

@@ -31,7 +31,7 @@ import (
 const (
 	// LookTimeout bounds everything that is read from a cluster in one pass.
 	LookTimeout    = 10 * time.Second
-	connectTimeout = 2 * time.Second
+	connectTimeout = 4 * time.Second
 	callTimeout    = 5 * time.Second
 	// idleTimeout is how long a connection stays that nobody uses: most clusters that run are looked at every ten minutes.
 	idleTimeout = 30 * time.Second
