@@ -163,6 +163,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 		addObject() // Who sees it has listed the others, too.
 		p.expectSeen(ctx, names)
 	}
+	p.forgetGone()
 	interruptions := s.counts.interruptions.Load()
 	s.retry(ctx, "delete a CRD", func() error { return client.IgnoreNotFound(s.admin.client.Delete(ctx, crd.DeepCopy())) })
 	s.retry(ctx, "wait until a CRD is gone", func() error {
@@ -285,6 +286,13 @@ func (p *soakPair) reconcile(ctx context.Context, c client.Client, role string, 
 		p.gone[key] = true
 	}
 	return client.IgnoreNotFound(err)
+}
+
+// forgetGone forgets what was gone while its version was not served.
+func (p *soakPair) forgetGone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.gone)
 }
 
 func (p *soakPair) brokenPromise() error {

@@ -90,7 +90,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		// The next route of an address that is given back is served without delay. A new route can be the first of its second, so
 		// those that are there already hear of it too.
 		Watches(&korifiv1alpha1.CFRoute{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byAddress, addressOfObject)), builder.WithPredicates(addressChanged())).
-		Watches(&korifiv1alpha1.CFDomain{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byDomain, keyOfObject))).
+		Watches(&korifiv1alpha1.CFDomain{}, handler.EnqueueRequestsFromMapFunc(c.routesOfSameDomains)).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, keyOfObject)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, appOfProcess)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	for _, kind := range kinds {
@@ -132,6 +132,22 @@ func (c Controller) report(obj *korifiv1alpha1.CFRoute, seen route.Observed, pla
 	}
 	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{korifiv1alpha1.ReadyCondition: plan.Ready}, obj.Generation, c.Clock)
 	return reconcile.FollowUp{Rule: plan.Ready.Reason}
+}
+
+// routesOfSameDomains returns the routes of all domains that have the name of one: which of them has it changes when one comes or goes.
+func (c Controller) routesOfSameDomains(ctx context.Context, obj client.Object) []ctrl.Request {
+	all := c.routesBy(byDomain, keyOfObject)(ctx, obj)
+	domain, isDomain := obj.(*korifiv1alpha1.CFDomain)
+	var domains korifiv1alpha1.CFDomainList
+	if err := c.client.List(ctx, &domains); err != nil || !isDomain {
+		return all
+	}
+	for i := range domains.Items {
+		if other := &domains.Items[i]; other.Spec.Name == domain.Spec.Name && other.UID != domain.UID {
+			all = append(all, c.routesBy(byDomain, keyOfObject)(ctx, other)...)
+		}
+	}
+	return all
 }
 
 // routesBy maps an object to the routes that have its value in a field of the cache.

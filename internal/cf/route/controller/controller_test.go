@@ -185,6 +185,24 @@ func TestARouteHearsThatItIsNotTheFirstOfItsSecond(t *testing.T) {
 	t.Fatal("expected two routes of one second in 50 attempts, found none; is the machine that slow?")
 }
 
+func TestTheNextDomainOfANameIsServedWhenTheFirstGoes(t *testing.T) {
+	e := shared.Get(t)
+	namespace := e.CreateNamespace(t)
+	e.createApp(t, namespace, "app")
+	var domains []*korifiv1alpha1.CFDomain
+	for _, name := range []string{"first", "second"} {
+		d := &korifiv1alpha1.CFDomain{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: korifiv1alpha1.CFDomainSpec{Name: "same.example.com"}}
+		e.ExpectCreated(t, d)
+		domains = append(domains, d)
+	}
+	other := *e
+	other.domain = corev1.ObjectReference{Namespace: namespace, Name: "second"}
+	obj := other.createRoute(t, namespace, "www", "app")
+	e.expectReason(t, obj, korifiv1alpha1.DomainMissingReason)
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), domains[0]))
+	e.expectReason(t, obj, korifiv1alpha1.AddressPublishedReason)
+}
+
 func (e *env) expectNoHTTPRoute(t *testing.T, obj *korifiv1alpha1.CFRoute) {
 	t.Helper()
 	testenv.Eventually(t, "there is no HTTPRoute of "+obj.Name, func() error {
