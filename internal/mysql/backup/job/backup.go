@@ -14,7 +14,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,20 +56,12 @@ type BackupOptions struct {
 // RunBackup dumps one instance into the bucket. The record is written last: without it the rest does not count as a backup.
 func RunBackup(ctx context.Context, o BackupOptions) error {
 	began := o.Clock.Now()
-	namespace, name, ok := strings.Cut(o.Cluster, "/")
-	if !ok {
-		return fmt.Errorf("--cluster: expected namespace/name, found %q", o.Cluster)
-	}
-	to, err := bucket.OpenStore(ctx, o.Bucket)
-	if err != nil {
-		return fmt.Errorf("open the bucket: %w", err)
-	}
-	servers, err := openServers(o.Hosts, BackupUser, o.Password)
+	c, err := openCluster(ctx, o.Cluster, o.Bucket, o.Hosts, o.Password)
 	if err != nil {
 		return err
 	}
-	defer closeServers(servers)
-	status, keys, err := o.backUpAny(ctx, to, servers, func(at time.Time) backup.ObjectKeys { return backup.ObjectKeysAt(namespace, name, at) })
+	defer closeServers(c.servers)
+	status, keys, err := o.backUpAny(ctx, c.store, c.servers, func(at time.Time) backup.ObjectKeys { return backup.ObjectKeysAt(c.namespace, c.name, at) })
 	if err != nil {
 		return err
 	}
@@ -79,11 +70,11 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 	if err != nil {
 		return fmt.Errorf("encode the record: %w", err)
 	}
-	if _, err := to.PutObject(ctx, keys.Record, bytes.NewReader(record)); err != nil {
+	if _, err := c.store.PutObject(ctx, keys.Record, bytes.NewReader(record)); err != nil {
 		return err
 	}
 	o.Log.Info("Backed up", "record", keys.Record, "bytes", status.DumpSize, "gtids", status.GTIDSet)
-	if err := o.deleteExpired(ctx, to, namespace, name, began); err != nil {
+	if err := o.deleteExpired(ctx, c, began); err != nil {
 		status.Warnings = append(status.Warnings, "what has expired was not deleted: "+err.Error())
 	}
 	message, err := backup.FormatResult(status)
@@ -93,20 +84,20 @@ func RunBackup(ctx context.Context, o BackupOptions) error {
 	return writeResult(o.Result, message)
 }
 
-func (o BackupOptions) deleteExpired(ctx context.Context, from bucket.Store, namespace, name string, began time.Time) error {
+func (o BackupOptions) deleteExpired(ctx context.Context, c storedCluster, began time.Time) error {
 	if o.Retention <= 0 {
 		return nil
 	}
-	backups, err := from.ListKeys(ctx, backup.ObjectPrefix(namespace, name))
+	backups, err := c.store.ListKeys(ctx, backup.ObjectPrefix(c.namespace, c.name))
 	if err != nil {
 		return err
 	}
-	segments, err := from.ListKeys(ctx, backup.SegmentPrefix(namespace, name))
+	segments, err := c.store.ListKeys(ctx, backup.SegmentPrefix(c.namespace, c.name))
 	if err != nil {
 		return err
 	}
-	for _, key := range backup.ExpiredKeys(backups, segments, namespace, name, began.Add(-o.Retention)) {
-		if err := from.DeleteObject(ctx, key); err != nil {
+	for _, key := range backup.ExpiredKeys(backups, segments, c.namespace, c.name, began.Add(-o.Retention)) {
+		if err := c.store.DeleteObject(ctx, key); err != nil {
 			return err
 		}
 		o.Log.Info("Deleted, because it has expired", "object", key)

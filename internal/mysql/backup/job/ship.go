@@ -67,11 +67,9 @@ type ShipOptions struct {
 // shipper copies binary logs into the bucket. All that it must not forget is there.
 type shipper struct {
 	ShipOptions
+	storedCluster
 
-	namespace, name string
-	store           bucket.Store
-	servers         []*mysqlServer
-	status          *shippingStatus
+	status *shippingStatus
 	// state is what is in the bucket; nil until it was looked for.
 	state *backup.ShippedState
 	// positionAt is when the position was written.
@@ -80,20 +78,12 @@ type shipper struct {
 
 // RunShipping ships binary logs until its context ends. It may be killed at any point: what is in the bucket says where to go on.
 func RunShipping(ctx context.Context, o ShipOptions) error {
-	namespace, name, ok := strings.Cut(o.Cluster, "/")
-	if !ok {
-		return fmt.Errorf("--cluster: expected namespace/name, found %q", o.Cluster)
-	}
-	store, err := bucket.OpenStore(ctx, o.Bucket)
-	if err != nil {
-		return fmt.Errorf("open the bucket: %w", err)
-	}
-	servers, err := openServers(o.Hosts, BackupUser, o.Password)
+	c, err := openCluster(ctx, o.Cluster, o.Bucket, o.Hosts, o.Password)
 	if err != nil {
 		return err
 	}
-	defer closeServers(servers)
-	s := &shipper{ShipOptions: o, namespace: namespace, name: name, store: store, servers: servers, status: &shippingStatus{clock: o.Clock}}
+	defer closeServers(c.servers)
+	s := &shipper{ShipOptions: o, storedCluster: c, status: &shippingStatus{clock: o.Clock}}
 	stop, err := s.status.serve(ctx, o.Address)
 	if err != nil {
 		return err

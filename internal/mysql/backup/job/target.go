@@ -19,6 +19,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 )
 
@@ -264,6 +265,28 @@ const (
 type mysqlServer struct {
 	host string
 	db   *sql.DB
+}
+
+// storedCluster is a cluster and the bucket of its backups.
+type storedCluster struct {
+	namespace, name string
+	store           bucket.Store
+	servers         []*mysqlServer
+}
+
+// openCluster prepares what a backup and shipping begin with. The caller closes its servers.
+func openCluster(ctx context.Context, cluster string, where bucket.Config, hosts []string, password string) (storedCluster, error) {
+	var c storedCluster
+	var ok bool
+	if c.namespace, c.name, ok = strings.Cut(cluster, "/"); !ok {
+		return c, fmt.Errorf("--cluster: expected namespace/name, found %q", cluster)
+	}
+	var err error
+	if c.store, err = bucket.OpenStore(ctx, where); err != nil {
+		return c, fmt.Errorf("open the bucket: %w", err)
+	}
+	c.servers, err = openServers(hosts, BackupUser, password)
+	return c, err
 }
 
 func openServers(hosts []string, user, password string) ([]*mysqlServer, error) {
