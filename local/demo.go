@@ -101,6 +101,7 @@ func fleetBenchCommand() *cobra.Command {
 		c        hibernation.Config
 		clusters []int
 		accounts []int
+		pprof    string
 		out      string
 	)
 	cmd := demoCommand(&cobra.Command{
@@ -118,7 +119,7 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 				sizes = append(sizes, hibernation.FleetSize{Clusters: n, Accounts: a})
 			}
 		}
-		measured, err := hibernation.RunFleet(cmd.Context(), c, sizes)
+		measured, err := hibernation.RunFleet(cmd.Context(), c, sizes, pprof)
 		if err != nil {
 			return err
 		}
@@ -127,6 +128,7 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 	f := cmd.Flags()
 	f.IntSliceVar(&clusters, "clusters", []int{100, 1000}, "how many clusters; each number is measured")
 	f.IntSliceVar(&accounts, "accounts", []int{1, 10}, "in how many accounts; each number is measured")
+	f.StringVar(&pprof, "pprof-address", "0", "host:port of the manager's profiles; 0 serves none")
 	f.StringVar(&out, "out", "fleet.json", "file for the medians, a flat JSON object")
 	f.StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
 	return cmd

@@ -103,7 +103,9 @@ type shownInstance struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name"`
 	State     string            `json:"state"`
+	AskedAt   time.Time         `json:"askedAt"`
 	ChangedAt time.Time         `json:"changedAt"`
+	ListedAt  time.Time         `json:"listedAt"`
 	PID       int               `json:"pid"`
 	PrivateIP string            `json:"privateIP"`
 	Tags      map[string]string `json:"tags"`
@@ -117,7 +119,7 @@ func (c *Cloud) showInstances(w http.ResponseWriter, _ *http.Request) {
 		for _, id := range r.Instances {
 			i := c.state.Instances[id]
 			shown = append(shown, shownInstance{
-				ID: i.ID, Name: i.Tags["Name"], State: string(i.State), ChangedAt: i.ChangedAt.UTC(),
+				ID: i.ID, Name: i.Tags["Name"], State: string(i.State), AskedAt: i.AskedAt.UTC(), ChangedAt: i.ChangedAt.UTC(), ListedAt: c.listed[id].at.UTC(),
 				PID: i.Process.PID, PrivateIP: i.PrivateIP, Tags: i.Tags,
 			})
 		}

@@ -107,6 +107,8 @@ type Cloud struct {
 	limiters map[string]*rate.Limiter
 	// looks are when instances change by themselves, the next one first. Some have changed otherwise since.
 	looks dueLooks
+	// listed is when instances were first described in the state that they were last described in.
+	listed map[string]listedState
 	// past is what instances were a moment ago, for as long as reads lag behind.
 	past map[string][]pastInstance
 	// capacity is how many instances of a type may run; a type that is missing is unlimited.
@@ -129,7 +131,7 @@ func New(config Config) (*Cloud, error) {
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		latencies: powerLatencies{Start: &config.StartLatency, Stop: &config.StopLatency},
 		state:     newState(), processes: map[string]*process.Process{}, calls: map[string]int{}, limiters: map[string]*rate.Limiter{},
-		past: map[string][]pastInstance{}, capacity: map[string]int{},
+		past: map[string][]pastInstance{}, capacity: map[string]int{}, listed: map[string]listedState{},
 	}
 	if err := c.restoreMachines(); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -357,8 +359,17 @@ func (c *Cloud) applyChange(change stateChange, now time.Time) {
 			heap.Push(&c.looks, dueLook{i.Due, i.ID})
 		}
 	}
+	for _, id := range change.Forgotten {
+		delete(c.listed, id)
+	}
 	c.state.apply(change)
 	c.wakeUp()
+}
+
+// listedState is a state that was described, and when that was so for the first time.
+type listedState struct {
+	state powerState
+	at    time.Time
 }
 
 // pastInstance is what an instance was until a time; one without an id was not there yet.

@@ -124,6 +124,8 @@ type instance struct {
 
 	State     powerState `json:"state"`
 	ChangedAt time.Time  `json:"changedAt"`
+	// AskedAt is when a caller last changed the state.
+	AskedAt time.Time `json:"askedAt,omitzero"`
 	// Due is when the state ends by itself; zero for a settled one.
 	Due              time.Time             `json:"due,omitzero"`
 	LaunchTime       time.Time             `json:"launchTime"`
@@ -173,6 +175,7 @@ func (i instance) afterRequest(v powerVerb, now time.Time, cloud powerLatencies)
 		return i, ok
 	}
 	after := i.inState(to, now, cloud)
+	after.AskedAt = now
 	if v != start {
 		after.Reason = &ec2query.StateReason{Code: ec2query.ClientUserInitiatedShutdown, Message: ec2query.ClientUserInitiatedShutdown + ": User initiated shutdown"}
 		after.TransitionReason = "User initiated (" + now.UTC().Format("2006-01-02 15:04:05") + " GMT)"

@@ -67,11 +67,13 @@ type fleet struct {
 	target  *targetDouble
 	clouds  []string
 	figures figures.Figures
-	manager *runner.Program
+	// programs are those whose CPU time is measured, by name.
+	programs map[string]*runner.Program
+	pprof    string
 }
 
 // RunFleet measures fleets, one after the other.
-func RunFleet(ctx context.Context, c Config, sizes []FleetSize) (figures.Figures, error) {
+func RunFleet(ctx context.Context, c Config, sizes []FleetSize, pprof string) (figures.Figures, error) {
 	f := figures.Figures{}
 	f.AddValue("machine_latency_seconds", bareLatency.Seconds())
 	f.AddValue("upstream_seconds_1000", upstreamSeconds)
@@ -81,7 +83,7 @@ func RunFleet(ctx context.Context, c Config, sizes []FleetSize) (figures.Figures
 			return nil, err
 		}
 		stage, end := context.WithCancel(ctx)
-		one := &fleet{clusterDemo: d, size: size, figures: f}
+		one := &fleet{clusterDemo: d, size: size, figures: f, programs: map[string]*runner.Program{}, pprof: pprof}
 		err = runner.RunSteps(d.EmptyDir, func() { one.build(stage) }, one.measure)
 		end()
 		if err != nil {
@@ -102,8 +104,10 @@ func (f *fleet) build(ctx context.Context) {
 		latency := bareLatency.String()
 		cloud := f.StartProgram(name, f.config.Local, "cloud", "--dir", f.config.FilePath(name), "--ec2-limits", "--start-latency", latency, "--stop-latency", latency)
 		f.clouds = append(f.clouds, f.AwaitLogLine(cloud, "ready:"))
+		f.programs[name] = cloud
 	}
 	f.AwaitLogLine(hub, "ready ")
+	f.programs["hub"] = hub
 	f.kubectl("apply", "--server-side", "-k", f.config.CRDs)
 	cfg, err := clientcmd.BuildConfigFromFlags("", f.config.hubKubeconfig())
 	runner.ExpectNoError(err)
@@ -115,6 +119,10 @@ func (f *fleet) build(ctx context.Context) {
 	example, err := f.clusterConfig("example").BuildClusterDeployment()
 	runner.ExpectNoError(err)
 	f.kind = example.GroupVersionKind().GroupVersion().WithResource("clusterdeployments")
+	f.Poll("the kinds", readyLimit, func(ctx context.Context) {
+		_, err := f.hub.Resource(f.kind).List(ctx, metav1.ListOptions{})
+		runner.ExpectNoError(err)
+	})
 	f.setStartLatency("0s")
 	f.forEachCluster(f.createCluster)
 	f.setStartLatency(bareLatency.String())
@@ -126,10 +134,11 @@ func (f *fleet) build(ctx context.Context) {
 	f.PrintObserved("the clusters are in the hub, their machines run")
 	addresses := runner.FindFreeAddresses(f.Context, 2)
 	f.metrics, f.probes = addresses[0], addresses[1]
-	f.manager = f.StartProgram("manager", f.config.Torpor, "manager", "--kubeconfig", f.config.hubKubeconfig(), "--controllers", "hibernation",
-		"--metrics-address", f.metrics, "--metrics-insecure", "--probe-address", f.probes)
-	f.AwaitReady(f.manager, f.probes)
-	f.awaitAll("Running", f.clusters())
+	manager := f.StartProgram("manager", f.config.Torpor, "manager", "--kubeconfig", f.config.hubKubeconfig(), "--controllers", "hibernation",
+		"--metrics-address", f.metrics, "--metrics-insecure", "--probe-address", f.probes, "--pprof-address", f.pprof)
+	f.AwaitReady(manager, f.probes)
+	f.programs["manager"] = manager
+	f.awaitAll("Running", f.clusters(), nil)
 	f.PrintObserved("all of them are Running")
 }
 
@@ -235,11 +244,15 @@ func (f *fleet) addFault(account int, fault map[string]any) {
 func (f *fleet) measure() {
 	for _, way := range []struct{ state, name string }{{"Hibernating", "all_hibernating_seconds"}, {"Running", "all_running_seconds"}} {
 		began := f.count()
-		took := f.change(way.state, f.clusters())
+		processors := f.readProcessors()
+		phases := f.change(way.state, f.clusters())
+		took := phases.took()
 		spent := f.count().since(began)
 		f.figures.AddValue(f.size.figureName(way.name), took)
 		transitions := float64(f.size.Clusters)
 		f.addCost(spent, transitions)
+		f.printPhases(way.state, phases, f.readProcessors().since(processors))
+		f.printRequests(spent)
 		f.PrintObserved("all %s after %.1f s; a cluster: %.2f cloud calls (%.2f refused), %.2f status writes, %.2f events, %.2f reads of the hub, %.1f dials; %.1f s of the manager's CPU, %.0f MiB; load %s",
 			way.state, took, spent.calls/transitions, spent.refused/transitions, spent.statusWrites/transitions, spent.events/transitions,
 			spent.hubReads/transitions, spent.dials/transitions, spent.cpu, f.managerMemoryMiB(), readLoad())
@@ -256,7 +269,7 @@ func (f *fleet) measureHungAccount() {
 	// The first fault that fits is the one that counts, so the latencies go first.
 	f.askAdmin(http.MethodDelete, f.clouds[0], "faults", nil)
 	f.addFault(0, map[string]any{"delay": "1h"})
-	took := f.change("Hibernating", others)
+	took := f.change("Hibernating", others).took()
 	alone := f.figures[f.size.figureName("all_hibernating_seconds")][0]
 	f.figures.AddValue("others_slowdown_hung_account", took/alone-1)
 	f.PrintObserved("one account hangs: the others are Hibernating after %.1f s; load %s", took, readLoad())
@@ -274,22 +287,23 @@ func (f *fleet) addCost(c fleetCost, transitions float64) {
 	f.figures.AddValue("manager_cpu_seconds_"+suffix, c.cpu)
 }
 
-// change asks for a power state of all clusters and returns how long the last of those that are awaited took.
-func (f *fleet) change(state string, awaited []int) float64 {
-	began := time.Now()
+// change asks for a power state of all clusters and returns when those that are awaited had it.
+func (f *fleet) change(state string, awaited []int) *fleetPhases {
+	phases := newFleetPhases(state)
 	patch := fmt.Appendf(nil, `{"spec":{"powerState":%q}}`, state)
-	go f.forEachClusterQuietly(patch)
-	f.awaitAll(state, awaited)
-	return time.Since(began).Seconds()
+	go f.forEachClusterQuietly(patch, phases)
+	f.awaitAll(state, awaited, phases)
+	return phases
 }
 
-func (f *fleet) forEachClusterQuietly(patch []byte) {
+func (f *fleet) forEachClusterQuietly(patch []byte, phases *fleetPhases) {
 	err := runner.RunSteps(func() {
 		f.forEachCluster(func(ctx context.Context, n int) error {
 			_, err := f.hub.Resource(f.kind).Namespace(fleetName(n)).Patch(ctx, fleetName(n), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "bench"})
 			if err != nil {
 				return fmt.Errorf("patch %s: %w", fleetName(n), err)
 			}
+			phases.note(phaseAsked, fleetName(n), time.Now())
 			return nil
 		})
 	})
@@ -299,7 +313,7 @@ func (f *fleet) forEachClusterQuietly(patch []byte) {
 }
 
 // awaitAll returns when a watch has shown every awaited cluster in a power state.
-func (f *fleet) awaitAll(state string, awaited []int) {
+func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) {
 	ctx, cancel := context.WithTimeout(f.Context, fleetLimit)
 	defer cancel()
 	missing := map[string]bool{}
@@ -311,7 +325,9 @@ func (f *fleet) awaitAll(state string, awaited []int) {
 		runner.ExpectNoError(err)
 		for event := range w.ResultChan() {
 			if u, ok := event.Object.(*unstructured.Unstructured); ok {
-				if now, _, _ := unstructured.NestedString(u.Object, "status", "powerState"); now == state {
+				now, _, _ := unstructured.NestedString(u.Object, "status", "powerState")
+				phases.noteState(u.GetName(), now)
+				if now == state {
 					delete(missing, u.GetName())
 				}
 			}
@@ -326,16 +342,25 @@ func (f *fleet) awaitAll(state string, awaited []int) {
 }
 
 // fleetCost is what was spent since the beginning.
-type fleetCost struct{ calls, refused, statusWrites, events, hubReads, dials, cpu float64 }
+type fleetCost struct {
+	calls, refused, statusWrites, events, hubReads, dials, cpu float64
+	// requests are all that the hub had, from everybody, by what was asked.
+	requests map[string]float64
+}
 
 func (c fleetCost) since(b fleetCost) fleetCost {
-	return fleetCost{
+	spent := fleetCost{
 		c.calls - b.calls, c.refused - b.refused, c.statusWrites - b.statusWrites, c.events - b.events, c.hubReads - b.hubReads, c.dials - b.dials, c.cpu - b.cpu,
+		map[string]float64{},
 	}
+	for what, count := range c.requests {
+		spent.requests[what] = count - b.requests[what]
+	}
+	return spent
 }
 
 func (f *fleet) count() fleetCost {
-	c := fleetCost{dials: float64(f.target.dials.Load()), cpu: f.sumMetric("process_cpu_seconds_total", func(map[string]string) bool { return true })}
+	c := fleetCost{dials: float64(f.target.dials.Load()), cpu: f.sumMetric("process_cpu_seconds_total", func(map[string]string) bool { return true }), requests: map[string]float64{}}
 	for _, cloud := range f.clouds {
 		f.cloudURL = cloud
 		c.calls += f.countCloudCalls()
@@ -352,7 +377,7 @@ func (f *fleet) count() fleetCost {
 			continue
 		}
 		value, _ := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
-		has := func(label, want string) bool { return strings.Contains(line, fmt.Sprintf("%s=%q", label, want)) }
+		has := func(label, want string) bool { return readLabel(line, label) == want }
 		switch {
 		case has("resource", "clusterdeployments") && has("subresource", "status"):
 			c.statusWrites += value
@@ -361,8 +386,20 @@ func (f *fleet) count() fleetCost {
 		case has("resource", "secrets") && has("verb", "GET"), has("resource", "clusterdeployments") && has("verb", "GET"):
 			c.hubReads += value
 		}
+		what := readLabel(line, "verb") + " " + readLabel(line, "resource")
+		if subresource := readLabel(line, "subresource"); subresource != "" {
+			what += "/" + subresource
+		}
+		c.requests[what] += value
 	}
 	return c
+}
+
+// readLabel returns the value of a label of a line of metrics.
+func readLabel(line, label string) string {
+	_, rest, _ := strings.Cut(line, label+`="`)
+	value, _, _ := strings.Cut(rest, `"`)
+	return value
 }
 
 func readLoad() string {

@@ -29,7 +29,9 @@ type cloudInstance struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
 	State     string    `json:"state"`
+	AskedAt   time.Time `json:"askedAt"`
 	ChangedAt time.Time `json:"changedAt"`
+	ListedAt  time.Time `json:"listedAt"`
 	PID       int       `json:"pid"`
 }
 

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"github.com/torpor-dev/torpor/local/demo/runner"
+)
+
+// fleetPhase is a step of a transition that each cluster passes.
+type fleetPhase string
+
+const (
+	phaseAsked    fleetPhase = "asked for in the hub"
+	phaseBegun    fleetPhase = "reported as begun"
+	phaseOrdered  fleetPhase = "ordered at the cloud"
+	phaseChanged  fleetPhase = "all its machines changed"
+	phaseListed   fleetPhase = "listed by the cloud so"
+	phaseReported fleetPhase = "reported as done"
+)
+
+func fleetPhaseOrder() []fleetPhase {
+	return []fleetPhase{phaseAsked, phaseBegun, phaseOrdered, phaseChanged, phaseListed, phaseReported}
+}
+
+// fleetPhases are when the clusters of a fleet passed each phase of a transition. The zero pointer notes nothing.
+type fleetPhases struct {
+	state string
+	began time.Time
+
+	mu     sync.Mutex
+	passed map[fleetPhase]map[string]time.Time
+}
+
+func newFleetPhases(state string) *fleetPhases {
+	return &fleetPhases{state: state, began: time.Now(), passed: map[fleetPhase]map[string]time.Time{}}
+}
+
+func (p *fleetPhases) note(phase fleetPhase, cluster string, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.passed[phase] == nil {
+		p.passed[phase] = map[string]time.Time{}
+	}
+	p.passed[phase][cluster] = at
+}
+
+// noteState notes what a watch shows: the first report that is neither old nor final says that the transition has begun.
+func (p *fleetPhases) noteState(cluster, state string) {
+	if p == nil {
+		return
+	}
+	phase := phaseBegun
+	switch state {
+	case p.state:
+		phase = phaseReported
+	case "Running", "Hibernating", "":
+		return
+	}
+	p.mu.Lock()
+	_, isKnown := p.passed[phase][cluster]
+	p.mu.Unlock()
+	if !isKnown {
+		p.note(phase, cluster, time.Now())
+	}
+}
+
+func (p *fleetPhases) took() float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var last time.Time
+	for _, at := range p.passed[phaseReported] {
+		last = later(last, at)
+	}
+	return last.Sub(p.began).Seconds()
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// noteMachines notes what the cloud knows: a cluster is as far as its last machine.
+func (p *fleetPhases) noteMachines(machines []cloudInstance) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for phase, at := range map[fleetPhase]func(cloudInstance) time.Time{
+		phaseOrdered: func(i cloudInstance) time.Time { return i.AskedAt },
+		phaseChanged: func(i cloudInstance) time.Time { return i.ChangedAt },
+		phaseListed:  func(i cloudInstance) time.Time { return i.ListedAt },
+	} {
+		if p.passed[phase] == nil {
+			p.passed[phase] = map[string]time.Time{}
+		}
+		for _, i := range machines {
+			p.passed[phase][i.Name] = later(p.passed[phase][i.Name], at(i))
+		}
+	}
+}
+
+// secondsOf returns when clusters passed a phase, in order, or how long after another phase.
+func (p *fleetPhases) secondsOf(phase, after fleetPhase) []float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all []float64
+	for cluster, at := range p.passed[phase] {
+		since := p.began
+		if after != "" {
+			since = p.passed[after][cluster]
+		}
+		all = append(all, at.Sub(since).Seconds())
+	}
+	slices.Sort(all)
+	return all
+}
+
+// printPhases prints when the first, the middle and the last cluster passed each phase, and who used the processors meanwhile.
+func (f *fleet) printPhases(name string, p *fleetPhases, used processorTime) {
+	for _, cloud := range f.clouds {
+		f.cloudURL = cloud
+		p.noteMachines(f.listInstances())
+	}
+	rows := fmt.Sprintf("%-34s %7s %7s %7s\n", "seconds until", "first", "half", "last")
+	row := func(title string, all []float64) {
+		if len(all) > 0 {
+			rows += fmt.Sprintf("%-34s %7.1f %7.1f %7.1f\n", title, all[0], all[len(all)/2], all[len(all)-1])
+		}
+	}
+	for _, phase := range fleetPhaseOrder() {
+		all := p.secondsOf(phase, "")
+		row(string(phase), all)
+		if len(all) > 0 {
+			f.figures.AddValue(f.size.figureName(fmt.Sprintf("%s_%s", strings.ToLower(name), strings.ReplaceAll(string(phase), " ", "_"))), all[len(all)-1])
+		}
+	}
+	row("… order after the request", p.secondsOf(phaseOrdered, phaseAsked))
+	row("… list after the change", p.secondsOf(phaseListed, phaseChanged))
+	row("… report after the list", p.secondsOf(phaseReported, phaseListed))
+	clusters := float64(f.size.Clusters)
+	rows += "milliseconds of CPU per cluster:"
+	for _, program := range slices.Sorted(maps.Keys(used.byProgram)) {
+		rows += fmt.Sprintf(" %s %.1f", program, used.byProgram[program]/clusters*1000)
+		f.figures.AddValue(f.size.figureName(fmt.Sprintf("%s_cpu_ms_%s", strings.ToLower(name), program)), used.byProgram[program]/clusters*1000)
+	}
+	rows += fmt.Sprintf("; others %.1f; %.0f %% of the processors idle\n", used.others()/clusters*1000, 100*used.idle/(used.idle+used.busy))
+	f.QuoteOutput(rows)
+}
+
+// processorTime is CPU time in seconds: of each program, and of the whole machine.
+type processorTime struct {
+	byProgram  map[string]float64
+	busy, idle float64
+}
+
+func (t processorTime) since(b processorTime) processorTime {
+	spent := processorTime{map[string]float64{}, t.busy - b.busy, t.idle - b.idle}
+	for name, seconds := range t.byProgram {
+		spent.byProgram[name] = seconds - b.byProgram[name]
+	}
+	return spent
+}
+
+// others is what was used by whom the benchmark has not started.
+func (t processorTime) others() float64 {
+	left := t.busy
+	for _, seconds := range t.byProgram {
+		left -= seconds
+	}
+	return max(left, 0)
+}
+
+func (f *fleet) readProcessors() processorTime {
+	t := processorTime{byProgram: map[string]float64{}}
+	pids := map[string]int{"bench": os.Getpid()}
+	for name, program := range f.programs {
+		pids[name] = program.Identity().PID
+	}
+	for name, pid := range pids {
+		p, err := procfs.NewProc(pid)
+		runner.ExpectNoError(err)
+		stat, err := p.Stat()
+		runner.ExpectNoError(err)
+		kind, _, _ := strings.Cut(name, "-") // All clouds are one row.
+		t.byProgram[kind] += stat.CPUTime()
+	}
+	machine, err := procfs.NewDefaultFS()
+	runner.ExpectNoError(err)
+	stat, err := machine.Stat()
+	runner.ExpectNoError(err)
+	total := stat.CPUTotal
+	t.idle = total.Idle + total.Iowait
+	t.busy = total.User + total.Nice + total.System + total.IRQ + total.SoftIRQ + total.Steal
+	return t
+}
+
+// printRequests prints what the hub was asked for each cluster, by everybody.
+func (f *fleet) printRequests(spent fleetCost) {
+	const rare = 0.1
+	var asked []string
+	for what, count := range spent.requests {
+		if each := count / float64(f.size.Clusters); each >= rare {
+			asked = append(asked, fmt.Sprintf("%s %.2f", what, each))
+		}
+	}
+	slices.Sort(asked)
+	f.QuoteOutput("requests of the hub per cluster: " + strings.Join(asked, ", "))
+}
