@@ -12,6 +12,7 @@ import (
 
 	"github.com/torpor-dev/torpor/local/controlplane"
 	"github.com/torpor-dev/torpor/local/debian"
+	"github.com/torpor-dev/torpor/local/gateway"
 	"github.com/torpor-dev/torpor/local/hollownode"
 	"github.com/torpor-dev/torpor/local/targetcluster"
 )
@@ -76,12 +77,32 @@ func nodeCommand() *cobra.Command {
 	f.StringVar(&c.Dir, "dir", "node", "folder for the node's certificates")
 	f.StringVar(&c.Bootstrap, "bootstrap-kubeconfig", "", "kubeconfig with the bootstrap token")
 	f.DurationVar(&c.Heartbeat, "heartbeat", 3*time.Second, "interval of lease renewals and status reports")
+	f.StringVar(&c.PodNetwork, "pod-network", "", "folder in which the ports of Pods answer with the Pod's name and labels; local gateway reaches them there")
 	f.DurationVar(&c.Hold, "hold", 0, "wait this long before starting, as a slow boot does")
 	f.StringVar(&c.HoldFile, "hold-file", "", "wait before starting for as long as this file exists")
 	f.BoolVar(&r.wanted, "real", false, "run containerd, the kubelet, kube-proxy and CoreDNS; needs root and make node-parts")
 	f.StringVar(&r.controlPlane, "control-plane", "control-plane", "folder of the control plane that a real node joins")
 	f.StringVar(&r.parts, "parts", ".cache/node", "folder that make node-parts has filled, for a real node")
 	f.StringSliceVar(&r.images, "image", nil, "image files to import into a real node; its pause image comes by itself")
+	return cmd
+}
+
+func gatewayCommand() *cobra.Command {
+	var c gateway.Config
+	cmd := &cobra.Command{
+		Use:     "gateway",
+		Short:   "Serve the HTTPRoutes of a Gateway, for tests and demos",
+		Example: `  local gateway --kubeconfig ./hub/admin.kubeconfig --gateway infra/apps --address 127.0.0.1:8080`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return gateway.RunGateway(cmd.Context(), c, func(address string) { fmt.Fprintf(cmd.OutOrStdout(), "address: %s\n", address) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Kubeconfig, "kubeconfig", "", "kubeconfig that may list HTTPRoutes and EndpointSlices, and write the status of HTTPRoutes")
+	f.StringVar(&c.Gateway, "gateway", "infra/apps", "namespace and name of the Gateway whose routes are served; it need not exist")
+	f.StringVar(&c.Address, "address", "127.0.0.1:0", "loopback address to serve on; with port 0 a free one is taken and printed")
+	f.StringVar(&c.PodNetwork, "pod-network", "", "folder in which the Pods of hollow nodes answer")
 	return cmd
 }
 

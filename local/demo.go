@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -148,7 +149,8 @@ func cfDemoCommand() *cobra.Command {
 	cmd := demoCommand(&cobra.Command{
 		Use:   "demo-cf",
 		Short: "Push, restart, roll and delete an app through the CF API, and print what was observed",
-		Long: `Push, restart, roll and delete an app through the CF API, and print what was observed, with the lines of curl for it.
+		Long: `Push an app with a route, restart it, roll it, cancel, roll back and delete it through the CF API, and print what was
+observed, with the lines of curl for it. Meanwhile clients ask for its address, and what they were refused is counted.
 The cf client is used too where it is on the PATH or in CF_CLI.
 
 Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
@@ -157,6 +159,11 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 		if c.CF = os.Getenv("CF_CLI"); c.CF == "" {
 			c.CF, _ = exec.LookPath("cf") // Without a client the demo leaves out what it would show.
 		}
+		module, err := exec.CommandContext(cmd.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+		if err != nil {
+			return fmt.Errorf("find the kinds of the Gateway API, which torpor was built with: %w", err)
+		}
+		c.GatewayAPI = strings.TrimSpace(string(module))
 		return cf.RunDemo(cmd.Context(), c)
 	})
 	cmd.Flags().StringVar(&c.ConfigDir, "config", "config", "folder of the manifests")

@@ -48,6 +48,8 @@ type Config struct {
 	Bootstrap string
 	// Heartbeat is the interval of the lease's renewal and of the node status.
 	Heartbeat time.Duration
+	// PodNetwork is a folder in which the ports of ready Pods answer, as in gateway.Config; without one nobody reaches them.
+	PodNetwork string
 	// Hold delays the node's start after its machine is on, as a slow boot does.
 	Hold time.Duration
 	// HoldFile holds the node's start for as long as a file of this path exists; empty holds nothing.

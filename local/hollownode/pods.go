@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // The words by which a pod chooses how its hollow containers behave: as an environment variable, or before the command as in
@@ -30,15 +31,20 @@ const (
 
 // podBehaviour is how the containers of a pod behave. The zero value is ready at once and gone at once.
 type podBehaviour struct {
-	// start is how long a pod runs before it is ready; stop is how long it takes to end.
-	start, stop time.Duration
+	// start is how long a pod runs before it is ready; delay is how long it is let go on before it is told to end, and stop how long
+	// it then takes.
+	start, delay, stop time.Duration
 	// crash is the message of a container that ends instead of becoming ready; empty for one that does not.
 	crash string
 }
 
 func readBehaviour(pod *corev1.Pod) podBehaviour {
 	words := map[string]string{}
+	var delay time.Duration
 	for _, c := range pod.Spec.Containers {
+		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil && c.Lifecycle.PreStop.Sleep != nil {
+			delay = max(delay, time.Duration(c.Lifecycle.PreStop.Sleep.Seconds)*time.Second)
+		}
 		for _, text := range slices.Concat(c.Command, c.Args) {
 			for word := range strings.FieldsSeq(text) {
 				if name, value, ok := strings.Cut(word, "="); ok {
@@ -52,7 +58,7 @@ func readBehaviour(pod *corev1.Pod) podBehaviour {
 			}
 		}
 	}
-	return podBehaviour{start: parseDuration(words[startWord]), stop: parseDuration(words[stopWord]), crash: words[crashWord]}
+	return podBehaviour{start: parseDuration(words[startWord]), delay: delay, stop: parseDuration(words[stopWord]), crash: words[crashWord]}
 }
 
 // parseDuration is zero for what cannot be read: a hollow node is forgiving.
@@ -70,6 +76,8 @@ const retryLimit = 30 * time.Second
 type podRunner struct {
 	client kubernetes.Interface
 	config Config
+	// network is nil for pods that nobody reaches. Those end without the delay, which is for who reaches them.
+	network *podNetwork
 
 	mu sync.Mutex
 	// waiting are the pods for which a timer runs.
@@ -84,6 +92,9 @@ func runPods(ctx context.Context, client kubernetes.Interface, c Config) {
 	}))
 	informer := factory.Core().V1().Pods().Informer()
 	p := &podRunner{client: client, config: c, waiting: map[types.UID]bool{}}
+	if c.PodNetwork != "" {
+		p.network = &podNetwork{folder: c.PodNetwork, pods: map[types.UID]*podServer{}}
+	}
 	act := func(obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
 			p.handlePod(ctx, pod)
@@ -101,14 +112,14 @@ func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 	b := readBehaviour(pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
-		p.runOnceAfter(ctx, pod, b.stop, p.deletePod)
+		p.runOnceAfter(ctx, pod, p.endDelay(b), p.deletePod)
 	case pod.Status.Phase == corev1.PodPending || pod.Status.Phase == "":
 		p.runOnceAfter(ctx, pod, 0, func(ctx context.Context, pod *corev1.Pod) {
-			p.reportStatus(ctx, pod, buildPodStatus(pod, p.config.Address, b.start == 0, b.crash))
+			p.runPod(ctx, pod, b.start == 0, b.crash)
 		})
 	case !isPodReady(pod) && b.crash == "":
 		p.runOnceAfter(ctx, pod, b.start, func(ctx context.Context, pod *corev1.Pod) {
-			p.reportStatus(ctx, pod, buildPodStatus(pod, p.config.Address, true, ""))
+			p.runPod(ctx, pod, true, "")
 		})
 	}
 }
@@ -135,7 +146,36 @@ func (p *podRunner) runOnceAfter(ctx context.Context, pod *corev1.Pod, delay tim
 	})
 }
 
+func (p *podRunner) endDelay(b podBehaviour) time.Duration {
+	if p.network == nil {
+		return b.stop
+	}
+	return b.delay + b.stop
+}
+
+// runPod reports that a pod runs; one that is ready answers before it is said to.
+func (p *podRunner) runPod(ctx context.Context, pod *corev1.Pod, isReady bool, crash string) {
+	address := p.config.Address
+	if p.network != nil {
+		var err error
+		address, err = p.network.addressPod(pod.UID)
+		if err == nil && isReady && crash == "" {
+			err = p.network.servePod(ctx, pod)
+		}
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Pod is not reached", "pod", pod.Name)
+			isReady = false
+		}
+	}
+	status := buildPodStatus(pod, isReady, crash)
+	status.HostIP, status.PodIP = p.config.Address, address
+	p.reportStatus(ctx, pod, status)
+}
+
 func (p *podRunner) deletePod(ctx context.Context, pod *corev1.Pod) {
+	if p.network != nil {
+		p.network.endPod(pod.UID)
+	}
 	retryRequest(ctx, func(ctx context.Context) error {
 		return p.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
 			GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
@@ -173,10 +213,10 @@ func isPodReady(pod *corev1.Pod) bool {
 }
 
 // buildPodStatus is that of a pod that runs, is ready or not, or whose containers end again and again with a message.
-func buildPodStatus(pod *corev1.Pod, address string, isReady bool, crash string) corev1.PodStatus {
+func buildPodStatus(pod *corev1.Pod, isReady bool, crash string) corev1.PodStatus {
 	now := metav1.Now()
 	isReady = isReady && crash == ""
-	s := corev1.PodStatus{Phase: corev1.PodRunning, HostIP: address, PodIP: address, StartTime: &now}
+	s := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now}
 	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
 		is := corev1.ConditionTrue
 		if !isReady && (kind == corev1.ContainersReady || kind == corev1.PodReady) {

@@ -23,7 +23,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -32,7 +31,6 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
-	"github.com/torpor-dev/torpor/internal/testenv/gateway"
 )
 
 const (
@@ -83,9 +81,9 @@ func (c *cfEnv) startGateway(t *testing.T) {
 	c.kubectl(t, "apply", "--server-side", "-f", filepath.Join(pkg.Dir, "..", "..", "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
 	c.kubectl(t, "wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
 	c.apply(t, "domain.yaml")
-	cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig())
-	testenv.ExpectNoError(t, err)
-	c.gateway = gateway.Start(t, cfg, types.NamespacedName{Namespace: "infra", Name: "apps"})
+	c.gateway = testenv.StartProcess(t, filepath.Join(c.programs, "local"), []string{
+		"gateway", "--kubeconfig", c.kubeconfig(), "--gateway", "infra/apps",
+	}, nil).WaitForLine(t, "address: ")
 }
 
 // startAdmission starts the manager with its admission beside the cluster.

@@ -27,6 +27,12 @@ import (
 const (
 	system, org, space = "torpor-system", "the-org", "dev"
 	limit              = 2 * time.Minute
+	// address is that of the app. curl and browsers look for all names below localhost on this machine.
+	address = "shop.apps.localhost"
+	// gatewayName is the Gateway that the manager is told of.
+	gatewayName = "infra/apps"
+	// versionLabel is how the name of the label ends that has a Pod's revision.
+	versionLabel = "/version"
 )
 
 // Config is what the demo is started with.
@@ -35,8 +41,8 @@ type Config struct {
 
 	// CF is the cf client, empty if there is none.
 	CF string
-	// ConfigDir is the folder of the manifests.
-	ConfigDir string
+	// ConfigDir is the folder of the manifests, and GatewayAPI that of the module of the Gateway API.
+	ConfigDir, GatewayAPI string
 }
 
 type appDemo struct {
@@ -44,9 +50,11 @@ type appDemo struct {
 
 	config Config
 	// api is the CF API's address; tokens are those of its users, by name.
-	api    string
-	http   *http.Client
-	tokens map[string]string
+	api  string
+	http *http.Client
+	// gateway is where addresses of apps are served.
+	gateway string
+	tokens  map[string]string
 	// app is the GUID of the app.
 	app string
 }
@@ -61,10 +69,10 @@ func RunDemo(ctx context.Context, c Config) error {
 	d := &appDemo{Runner: r, config: c, tokens: map[string]string{}}
 	return d.RunDemo(runner.Demo{
 		Steps: []func(){
-			r.EmptyDir, d.startControlPlane, d.grantRights, d.startTorpor, d.pushApp, d.restartApp, d.restartInOnePatch, d.rollApp,
-			d.cancelDeployment, d.refuseAuditor, d.useClient, d.deleteApp,
+			r.EmptyDir, d.startControlPlane, d.grantRights, d.startGateway, d.startTorpor, d.pushApp, d.askAddress, d.restartApp,
+			d.restartInOnePatch, d.rollApp, d.cancelDeployment, d.rollBack, d.refuseAuditor, d.useClient, d.deleteApp,
 		},
-		Duration:      "a minute",
+		Duration:      "two minutes",
 		LastStep:      "Stop everything",
 		VerifyCleanUp: func() { d.PrintObserved("every process that was started has ended") },
 	})
@@ -90,10 +98,11 @@ func expectThat(holds bool, found string) {
 var people string
 
 func (d *appDemo) startControlPlane() {
-	d.BeginStep("A real control plane, and a hollow node whose Pods are said to run")
+	d.BeginStep("A real control plane, and a hollow node: its Pods have no containers, the node answers in their place")
 	d.StartProgram("hub", d.config.Local, "control-plane", "--dir", d.config.FilePath("hub"))
 	d.Poll("the API server", limit, func(context.Context) { d.kubectl("get", "--raw", "/readyz") })
-	d.StartProgram("node", d.config.Local, "node", "--name", "node-1", "--dir", d.config.FilePath("node"), "--bootstrap-kubeconfig", d.Kubeconfig)
+	d.StartProgram("node", d.config.Local, "node", "--name", "node-1", "--dir", d.config.FilePath("node"), "--bootstrap-kubeconfig", d.Kubeconfig,
+		"--pod-network", d.podNetwork())
 	d.awaitObserved("the node is ready", func() {
 		out := d.kubectl("get", "nodes", "--no-headers")
 		expectThat(strings.Contains(out, " Ready "), out)
@@ -118,6 +127,26 @@ func (d *appDemo) grantRights() {
 	d.PrintObserved("alice develops in the space %s, bob looks on", space)
 }
 
+// podNetwork is the folder in which Pods answer, by its shortest path: those of sockets have a limit.
+func (d *appDemo) podNetwork() string {
+	folder := d.config.FilePath("pods")
+	if here, err := os.Getwd(); err == nil {
+		if short, err := filepath.Rel(here, folder); err == nil && len(short) < len(folder) {
+			return short
+		}
+	}
+	return folder
+}
+
+func (d *appDemo) startGateway() {
+	d.BeginStep("A gateway: a small one, which stands in for yours and never sends a request twice")
+	d.kubectl("apply", "--server-side", "-f", filepath.Join(d.config.GatewayAPI, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
+	d.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
+	p := d.StartProgram("gateway", d.config.Local, "gateway", "--kubeconfig", d.Kubeconfig, "--gateway", gatewayName, "--pod-network", d.podNetwork())
+	d.gateway = d.AwaitLogLine(p, "address: ")
+	d.PrintObserved("it serves HTTPRoutes of the Gateway %s at %s", gatewayName, d.gateway)
+}
+
 func (d *appDemo) startTorpor() {
 	d.BeginStep("torpor manager, which counts revisions at admission, and torpor cf-api, which has no rights but to look")
 	addresses := runner.FindFreeAddresses(d.Context, 3)
@@ -128,7 +157,7 @@ func (d *appDemo) startTorpor() {
 		d.kubectl("patch", kind, "torpor", "--type=json", "-p", patch)
 	}
 	d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.Kubeconfig, "--namespace", system,
-		"--metrics-address", "0", "--probe-address", addresses[2], "--webhook-address", addresses[0])
+		"--metrics-address", "0", "--probe-address", addresses[2], "--webhook-address", addresses[0], "--route-gateway", gatewayName)
 	own := d.writeKubeconfig("torpor-cf-api")
 	d.StartProgram("cf-api", d.config.Torpor, "cf-api", "--kubeconfig", own, "--address", addresses[1], "--metrics-address", "0", "--tls-folder", d.config.Dir)
 	d.api = "https://" + addresses[1]
@@ -151,10 +180,10 @@ func (d *appDemo) writeKubeconfig(name string) string {
 	return file
 }
 
-// pushApp is what `cf push shop --docker-image shop:1 -i 2` sends.
+// pushApp is what `cf push` sends for a manifest.
 func (d *appDemo) pushApp() {
-	d.BeginStep("cf push shop --docker-image shop:1 -i 2")
-	manifest := "applications: [{name: shop, docker: {image: 'shop:1'}, instances: 2, memory: 64M}]"
+	d.BeginStep("cf push shop, by a manifest with an image, two instances and the route " + address)
+	manifest := "applications: [{name: shop, docker: {image: 'shop:1'}, instances: 2, memory: 64M, env: {COLOUR: red}, routes: [{route: " + address + "}]}]"
 	d.requestAsAlice("POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest, http.StatusAccepted)
 	found := d.requestAsAlice("GET", "/v3/apps?names=shop", "", http.StatusOK)
 	d.app = stringAt(found, "resources", 0, "guid")
@@ -169,13 +198,28 @@ func (d *appDemo) pushApp() {
 	d.awaitRevision("0")
 }
 
+func (d *appDemo) askAddress() {
+	_, port, _ := strings.Cut(d.gateway, ":")
+	d.BeginStep("The app's address")
+	d.QuoteOutput("curl http://" + address + ":" + port + "/")
+	d.awaitObserved("an instance of revision 0 answers", func() {
+		revision, err := d.askApp(d.Context)
+		runner.ExpectNoError(err)
+		expectThat(revision == "0", "revision "+revision)
+	})
+}
+
 // restartApp is what `cf restart shop` sends: a stop and a start, with nothing between them.
 func (d *appDemo) restartApp() {
-	d.BeginStep("cf restart shop: a stop and a start within milliseconds")
-	for _, action := range []string{"stop", "start"} {
-		d.requestAsAlice("POST", d.appPath("/actions/"+action), "", http.StatusOK)
-	}
-	d.awaitRevision("1")
+	d.BeginStep("cf restart shop under load: a stop and a start within milliseconds")
+	found := d.withTraffic(func() {
+		for _, action := range []string{"stop", "start"} {
+			d.requestAsAlice("POST", d.appPath("/actions/"+action), "", http.StatusOK)
+		}
+		d.awaitRevision("1")
+	})
+	expectThat(len(found.refused) > 0, found.String())
+	d.PrintObserved("%s, as two revisions never run together", found)
 }
 
 func (d *appDemo) restartInOnePatch() {
@@ -187,22 +231,37 @@ func (d *appDemo) restartInOnePatch() {
 }
 
 func (d *appDemo) rollApp() {
-	d.BeginStep("cf restart shop --strategy rolling: the new revision beside the old one")
-	path := d.createDeployment()
-	d.awaitDeployment(path, "DEPLOYED")
-	d.awaitRevision("3")
+	d.BeginStep("cf set-env shop COLOUR blue, cf restart shop --strategy rolling, under load")
+	d.requestAsAlice("PATCH", d.appPath("/environment_variables"), `{"var":{"COLOUR":"blue"}}`, http.StatusOK)
+	d.expectAnswers(d.withTraffic(func() {
+		d.awaitDeployment(d.createDeployment(""), "DEPLOYED")
+		d.awaitRevision("3")
+	}), "2", "3")
 }
 
 func (d *appDemo) cancelDeployment() {
-	d.BeginStep("A deployment that never gets ready is cancelled")
+	d.BeginStep("A deployment that never gets ready is cancelled, under load")
 	d.requestAsAlice("PATCH", d.appPath("/processes/web"), `{"command":"HOLLOW_START=1h ./shop"}`, http.StatusOK)
-	path := d.createDeployment()
-	// The new instances need an hour to be ready, so the deployment stays where it is.
-	d.awaitDeployment(path, "DEPLOYING")
-	d.requestAsAlice("POST", path+"/actions/cancel", "", http.StatusOK)
-	d.awaitDeployment(path, "CANCELED")
-	d.awaitRevision("3")
-	d.requestAsAlice("PATCH", d.appPath("/processes/web"), `{"command":""}`, http.StatusOK)
+	d.expectAnswers(d.withTraffic(func() {
+		path := d.createDeployment("")
+		// The new instances need an hour to be ready, so the deployment stays where it is.
+		d.awaitDeployment(path, "DEPLOYING")
+		d.requestAsAlice("POST", path+"/actions/cancel", "", http.StatusOK)
+		d.awaitDeployment(path, "CANCELED")
+		d.awaitRevision("3")
+	}), "3")
+}
+
+func (d *appDemo) rollBack() {
+	d.BeginStep("cf rollback shop --version 0, under load")
+	oldest := stringAt(d.requestAsAlice("GET", d.appPath("/revisions?versions=0"), "", http.StatusOK), "resources", 0, "guid")
+	d.expectAnswers(d.withTraffic(func() {
+		d.awaitDeployment(d.createDeployment(`"revision":{"guid":"`+oldest+`"},`), "DEPLOYED")
+		d.awaitRevision("5")
+	}), "3", "5")
+	colour := stringAt(d.requestAsAlice("GET", d.appPath("/environment_variables"), "", http.StatusOK), "var", "COLOUR")
+	expectThat(colour == "red", colour)
+	d.PrintObserved("its environment is that of revision 0 again: COLOUR is %s", colour)
 }
 
 func (d *appDemo) refuseAuditor() {
@@ -211,22 +270,27 @@ func (d *appDemo) refuseAuditor() {
 	status, body := d.sendRequest("bob", "POST", d.appPath("/actions/stop"), "")
 	expectThat(status == http.StatusForbidden, body)
 	d.PrintObserved("403 after %d ms: %s", time.Since(began).Milliseconds(), stringAt(body, "errors", 0, "detail"))
-	d.awaitRevision("3")
+	d.awaitRevision("5")
 }
 
 func (d *appDemo) deleteApp() {
-	d.BeginStep("cf delete shop -f")
+	d.BeginStep("cf delete shop -f -r")
+	route := stringAt(d.requestAsAlice("GET", d.appPath("/routes"), "", http.StatusOK), "resources", 0, "guid")
+	d.requestAsAlice("DELETE", "/v3/routes/"+route, "", http.StatusAccepted)
 	d.requestAsAlice("DELETE", d.appPath(""), "", http.StatusAccepted)
-	d.awaitObserved("no LRP, StatefulSet or Pod is left", func() {
-		out := d.kubectl("-n", space, "get", "cfapps,cfprocesses,lrps,statefulsets,pods", "-o", "name")
+	d.awaitObserved("no LRP, StatefulSet, Pod, Service or HTTPRoute is left", func() {
+		out := d.kubectl("-n", space, "get", "cfapps,cfprocesses,cfroutes,lrps,statefulsets,pods,services,httproutes", "-o", "name")
 		expectThat(out == "", out)
 	})
+	_, err := d.askApp(d.Context)
+	expectThat(err != nil && strings.Contains(err.Error(), "404"), fmt.Sprint(err))
+	d.PrintObserved("the address leads nowhere: %v", err)
 }
 
 func (d *appDemo) appPath(path string) string { return "/v3/apps/" + d.app + path }
 
-func (d *appDemo) createDeployment() string {
-	made := d.requestAsAlice("POST", "/v3/deployments", `{"strategy":"rolling","relationships":{"app":{"data":{"guid":"`+d.app+`"}}}}`, http.StatusCreated)
+func (d *appDemo) createDeployment(more string) string {
+	made := d.requestAsAlice("POST", "/v3/deployments", `{"strategy":"rolling",`+more+`"relationships":{"app":{"data":{"guid":"`+d.app+`"}}}}`, http.StatusCreated)
 	return "/v3/deployments/" + stringAt(made, "guid")
 }
 
@@ -248,7 +312,7 @@ func (d *appDemo) awaitRevision(revision string) {
 	})
 	d.awaitObserved("all Pods are of revision "+revision, func() {
 		out := d.kubectl("-n", space, "get", "pods", "-o", `jsonpath={range .items[*]}{.metadata.labels}{"\n"}{end}`)
-		all, of := len(strings.Fields(out)), strings.Count(out, `/version":"`+revision+`"`)
+		all, of := len(strings.Fields(out)), strings.Count(out, versionLabel+`":"`+revision+`"`)
 		expectThat(all == instances && of == instances, out)
 	})
 }
