@@ -352,9 +352,7 @@ func (c *Cloud) describeInstances(q ec2query.Request, now time.Time) (ec2query.A
 		for _, id := range r.Instances {
 			if i, isVisible := c.readInstance(id, now); isVisible && (areAll || candidates[id]) && filters.matchAll(i.filterValues) {
 				meant = append(meant, i)
-				if c.listed[id].state != i.State {
-					c.listed[id] = listedState{i.State, now}
-				}
+				c.noteListed(i, now)
 			}
 		}
 		if len(meant) == 0 {

@@ -372,6 +372,12 @@ type listedState struct {
 	at    time.Time
 }
 
+func (c *Cloud) noteListed(i instance, now time.Time) {
+	if c.listed[i.ID].state != i.State {
+		c.listed[i.ID] = listedState{i.State, now}
+	}
+}
+
 // pastInstance is what an instance was until a time; one without an id was not there yet.
 type pastInstance struct {
 	instance

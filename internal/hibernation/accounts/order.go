@@ -132,14 +132,19 @@ type clusterOrder struct {
 	isStale bool
 }
 
+// takeOrders takes the oldest orders. The others wait, so that the hub is asked about all that leave within the time of an order.
 func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	var batch []*clusterOrder
 	for name, o := range a.pending {
 		if o.verb == verb {
 			batch = append(batch, &clusterOrder{order: o, name: name, target: a.clusters[name].Target})
-			delete(a.pending, name)
-			a.clusters[name].leaving = o
 		}
+	}
+	slices.SortFunc(batch, func(x, y *clusterOrder) int { return x.since.Compare(y.since) })
+	batch = batch[:min(len(batch), maxOrders)]
+	for _, o := range batch {
+		delete(a.pending, o.name)
+		a.clusters[o.name].leaving = o.order
 	}
 	return batch
 }

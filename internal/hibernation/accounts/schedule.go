@@ -27,6 +27,8 @@ const (
 	SettledLookAge = sharedLookAge + time.Minute
 	// maxLook is how many clusters one look is for; those that are waited for come first.
 	maxLook = 2_000
+	// maxOrders is how many clusters are ordered about together.
+	maxOrders = 1_000
 	// lookTimeout and orderTimeout bound all calls of a look, and of an order.
 	lookTimeout, orderTimeout = time.Minute, 2 * time.Minute
 	// minThrottlePause and maxThrottlePause bound the pause after a throttled call.

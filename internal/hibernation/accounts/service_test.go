@@ -253,7 +253,7 @@ func (f *fleet) fill(count int) []string {
 		}
 		f.service.Refresh(named(name))
 	}
-	elapse(2 * time.Second)
+	elapse(time.Duration(1+count/maxLook) * 2 * time.Second)
 	for _, name := range names {
 		if seen, isKnown := f.look(name, account); !isKnown || !seen.IsAnswer || len(seen.Machines) != 2 {
 			f.t.Fatalf("%s: found %+v, %t", name, seen, isKnown)
@@ -316,6 +316,31 @@ func TestAThousandClustersAreLookedAtAndStoppedTogether(t *testing.T) {
 		t.Logf("%d stopped after %s; %d looks, orders of %v machines", len(stopped), took, f.cloud.looks, f.cloud.ordered)
 		if len(stopped) != len(names) || took > machineLatency+4*time.Second || len(f.cloud.ordered) > 2 || f.cloud.looks > 20 {
 			t.Error("expected all of it within 24 s, by one or two orders and twenty looks")
+		}
+	})
+}
+
+func TestTenThousandClustersAreStoppedAlsoBesideASlowHub(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		const readTime = 200 * time.Millisecond
+		f.service.MayStop = func(ctx context.Context, _ types.NamespacedName) (bool, error) {
+			select {
+			case <-ctx.Done():
+				return false, ctx.Err()
+			case <-time.After(readTime):
+				return true, nil
+			}
+		}
+		names := f.fill(10_000)
+		began := time.Now()
+		for _, name := range names {
+			f.service.Order(named(name), StopVerb, []string{name + "-0", name + "-1"}, 0)
+		}
+		elapse(time.Minute)
+		early := len(f.cloud.machines)
+		elapse(time.Duration(len(names)/parallelReads)*readTime + orderTimeout/2 - time.Since(began))
+		if late := len(f.cloud.machines); early < len(names)/10 || late != 2*len(names) {
+			t.Errorf("expected every machine to be ordered to stop, the first within a minute; found %d then and %d in the end, orders of %v machines", early, late, f.cloud.ordered)
 		}
 	})
 }

@@ -148,12 +148,12 @@ func (f *fleet) printPhases(name string, p *fleetPhases, used processorTime) {
 	row("… list after the change", p.secondsOf(phaseListed, phaseChanged))
 	row("… report after the list", p.secondsOf(phaseReported, phaseListed))
 	clusters := float64(f.size.Clusters)
-	rows += "milliseconds of CPU per cluster:"
+	var usage strings.Builder
 	for _, program := range slices.Sorted(maps.Keys(used.byProgram)) {
-		rows += fmt.Sprintf(" %s %.1f", program, used.byProgram[program]/clusters*1000)
+		fmt.Fprintf(&usage, " %s %.1f", program, used.byProgram[program]/clusters*1000)
 		f.figures.AddValue(f.size.figureName(fmt.Sprintf("%s_cpu_ms_%s", strings.ToLower(name), program)), used.byProgram[program]/clusters*1000)
 	}
-	rows += fmt.Sprintf("; others %.1f; %.0f %% of the processors idle\n", used.others()/clusters*1000, 100*used.idle/(used.idle+used.busy))
+	rows += fmt.Sprintf("milliseconds of CPU per cluster:%s; others %.1f; %.0f %% of the processors idle\n", usage.String(), used.others()/clusters*1000, 100*used.idle/(used.idle+used.busy))
 	f.QuoteOutput(rows)
 }
 
