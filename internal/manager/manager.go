@@ -146,7 +146,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		LeaderElection:         o.LeaderElection, LeaderElectionID: "torpor-manager", LeaderElectionNamespace: o.Namespace,
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       new(shutdownTimeout),
-		Cache:                         cache.Options{DefaultNamespaces: watchedNamespaces(o.WatchNamespaces)},
+		Cache:                         cache.Options{DefaultNamespaces: watchedNamespaces(o.WatchNamespaces), DefaultTransform: trimWrittenFields},
 		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 	}, conditional.MetricsPrefix("torpor_gate")))
 	if err != nil {
@@ -242,6 +242,21 @@ func watchedNamespaces(list []string) map[string]cache.Config {
 		watched[namespace] = cache.Config{}
 	}
 	return watched
+}
+
+// trimWrittenFields takes from the field managers of the objects of apps which fields each has written: only who wrote, and when, is looked
+// at. There are tens of thousands, and the lists are a third of what each takes.
+func trimWrittenFields(o any) (any, error) {
+	switch o.(type) {
+	case *korifiv1alpha1.CFApp, *korifiv1alpha1.CFProcess, *korifiv1alpha1.CFBuild, *korifiv1alpha1.CFPackage, *torporv1alpha1.CFDeployment, *eiriniv1.LRP:
+		if object, ok := o.(client.Object); ok {
+			entries := object.GetManagedFields()
+			for i := range entries {
+				entries[i].FieldsV1 = nil
+			}
+		}
+	}
+	return o, nil
 }
 
 func kinds(list ...schema.GroupVersionKind) []schema.GroupVersionKind { return list }
