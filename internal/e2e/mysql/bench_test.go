@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +25,7 @@ import (
 )
 
 const (
-	stopRuns, switchoverRuns, failoverRuns = 40, 10, 20
+	stopRuns, switchoverRuns, failoverRuns, scaleRuns, staleRuns = 40, 10, 20, 3, 10
 	// silence is how long nothing may come for a manager to be quiet. Its looks at a stopped cluster are further apart.
 	silence = 1500 * time.Millisecond
 	idle    = 90 * time.Second
@@ -74,6 +75,9 @@ func TestBench(t *testing.T) {
 	b := &benchmark{runs: map[string][]float64{}}
 	before := loadAverage(t)
 	t.Run("one cluster", b.benchOneCluster)
+	for range scaleRuns {
+		t.Run("from one to three instances", b.benchScaling)
+	}
 	t.Run("restore to a point", b.benchRestorePoint)
 	t.Run("200 clusters", b.benchManyClusters)
 	if t.Failed() {
@@ -179,6 +183,56 @@ func (b *benchmark) benchStopDuringSwitchover(t *testing.T, c *mysqlpods.PodClus
 		}
 		return checkCondition(t.Context(), c, mocov1beta2.HealthyCondition, "True Healthy")
 	})
+}
+
+// benchScaling measures how long nothing is acknowledged while an instance that serves gets two replicas, and then how long readers
+// are led to one that does not apply any more.
+func (b *benchmark) benchScaling(t *testing.T) {
+	c, _ := startHealthyCluster(t, 1, mysqlpods.ClusterOptions{IsLinked: true, LaterPods: size - 1})
+	l := newLedger()
+	writing, stop := context.WithCancel(t.Context())
+	written := startWriters(writing, t, c, l)
+	testenv.ExpectNoError(t, c.ScaleTo(t, size))
+	testenv.Eventually(t, "all instances are in sync", func() error {
+		cluster, err := c.GetMySQLCluster(t.Context())
+		return errors.Join(err, testenv.ErrorIf(err == nil && cluster.Status.SyncedReplicas < size, "not yet"))
+	})
+	waitUntilHealthy(t, c)
+	stop()
+	written()
+	b.addRun("scale_1_to_3_longest_silence_seconds", longestSilence(l.acks))
+	for n := range staleRuns {
+		b.benchStaleReader(t, c, n)
+	}
+}
+
+func (b *benchmark) benchStaleReader(t *testing.T, c *mysqlpods.PodCluster, n int) {
+	t.Helper()
+	primary := primaryIndex(t, c)
+	victim := (primary + 1) % size
+	waitForRole(t, c, victim, mocov1beta2.RoleReplica)
+	twice := fmt.Sprintf("insert into app.rows_of values (%d, 'twice')", -n-1)
+	mustRun(t, c, victim, "set global super_read_only = 0", "set sql_log_bin = 0", twice, "set global super_read_only = 1")
+	from := time.Now()
+	mustRun(t, c, primary, twice)
+	waitForRole(t, c, victim, "")
+	b.addRun("readers_stale_seconds", time.Since(from).Seconds())
+	mustRun(t, c, victim, "set global super_read_only = 0", "set sql_log_bin = 0", fmt.Sprintf("delete from app.rows_of where id = %d", -n-1),
+		"set global super_read_only = 1", "start replica")
+	waitUntilHealthy(t, c)
+}
+
+// waitForRole waits until the Services find an instance in a role, or in none.
+func waitForRole(t *testing.T, c *mysqlpods.PodCluster, i int, want mocov1beta2.Role) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < finalRecovery; sleep(t, retryPace) {
+		var pod corev1.Pod
+		testenv.ExpectNoError(t, c.Env.Client.Get(t.Context(), c.PodKey(i), &pod))
+		if pod.Labels[mocov1beta2.RoleLabel] == string(want) {
+			return
+		}
+	}
+	t.Fatalf("instance %d is not in the role %q after %s", i, want, finalRecovery)
 }
 
 // benchFailover measures from the kill of the primary to the first acknowledgement to a client that tries again and again.

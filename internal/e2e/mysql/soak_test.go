@@ -225,10 +225,7 @@ func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.PodCluster, l *ack
 	defer l.mu.Unlock()
 	found.AcknowledgedRows, found.RefusedRows, found.Promotions = len(l.acks), l.refused, len(l.promotions)-1
 	found.DualWritableMoments = dualMoments(l.acks, l.promotions)
-	last := time.Duration(0)
-	for _, a := range l.acks {
-		found.LongestSilence, last = max(found.LongestSilence, (a.end-last).Seconds()), max(last, a.end)
-	}
+	found.LongestSilence = longestSilence(l.acks)
 	lost, sums := map[int64]bool{}, map[string]bool{}
 	for i := range c.Servers {
 		held, err := listRows(t, c, i)
@@ -253,6 +250,15 @@ func (found *soakResult) judgeRows(t *testing.T, c *mysqlpods.PodCluster, l *ack
 	if !found.EqualRows {
 		t.Errorf("expected equal rows, found the sums %v", sums)
 	}
+}
+
+// longestSilence is the longest time in seconds without any of these acknowledgements.
+func longestSilence(acks []acknowledgement) float64 {
+	longest, last := time.Duration(0), time.Duration(0)
+	for _, a := range acks {
+		longest, last = max(longest, a.end-last), max(last, a.end)
+	}
+	return longest.Seconds()
 }
 
 // waitUntilCaughtUp waits until all instances have executed the same and nobody can add to it: a healthy replica may still lag, and
@@ -312,6 +318,8 @@ type faultInjector struct {
 	// size is how many instances there are, and scalings what is to come.
 	size     int
 	scalings []scaling
+	// primaryDeck and replicaDeck are the kinds of faults that are next.
+	primaryDeck, replicaDeck []faultKind
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -398,6 +406,23 @@ func (b *faultInjector) scaleWhenDue(t *testing.T, share float64) {
 	}
 }
 
+// drawFault deals the kinds one after the other, shuffled, so that primaries and replicas each meet all of them.
+func (b *faultInjector) drawFault(t *testing.T, random *rand.Rand, isPrimary bool) faultKind {
+	t.Helper()
+	deck, name := &b.replicaDeck, "replica"
+	if isPrimary {
+		deck, name = &b.primaryDeck, "primary"
+	}
+	if len(*deck) == 0 {
+		*deck = b.listFaults(t)
+		random.Shuffle(len(*deck), func(i, j int) { (*deck)[i], (*deck)[j] = (*deck)[j], (*deck)[i] })
+	}
+	f := (*deck)[0]
+	*deck = (*deck)[1:]
+	f.name = fmt.Sprintf(f.name, name)
+	return f
+}
+
 func (b *faultInjector) startServer(t *testing.T, i int) {
 	t.Helper()
 	b.cluster.Servers[i].StartAndWait(t)
@@ -425,10 +450,8 @@ func (b *faultInjector) runRound(t *testing.T, random *rand.Rand) {
 		i int
 	}
 	var all []struck
-	faults := b.listFaults(t)
 	for _, i := range targets {
-		f := faults[random.IntN(len(faults))]
-		f.name = fmt.Sprintf(f.name, map[bool]string{true: "primary", false: "replica"}[i == primary])
+		f := b.drawFault(t, random, i == primary)
 		b.noteFault(f.name)
 		f.strike(i)
 		all = append(all, struck{f, i})
