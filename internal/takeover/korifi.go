@@ -155,7 +155,7 @@ func bindRoles(ctx context.Context, e bulk.Editor) error {
 	for {
 		var bindings rbacv1.RoleBindingList
 		if err := e.Client.List(ctx, &bindings, client.Limit(bulk.PageSize), client.Continue(token)); err != nil {
-			return fmt.Errorf("list RoleBindings: %w", err)
+			return errors.Join(append(failed, fmt.Errorf("list RoleBindings: %w", err))...)
 		}
 		for i := range bindings.Items {
 			failed = append(failed, bindRole(ctx, e, &bindings.Items[i]))

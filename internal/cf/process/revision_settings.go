@@ -20,12 +20,13 @@ import (
 type RevisionSettings struct {
 	Command     string                     `json:"command,omitempty"`
 	HealthCheck korifiv1alpha1.HealthCheck `json:"healthCheck"`
+	Ports       []int32                    `json:"ports,omitempty"`
 	Environment map[string][]byte          `json:"-"`
 }
 
 // SettingsOf returns the settings of a process in an environment.
 func SettingsOf(p *korifiv1alpha1.CFProcess, environment map[string][]byte) RevisionSettings {
-	return RevisionSettings{Command: p.Spec.Command, HealthCheck: p.Spec.HealthCheck, Environment: environment}
+	return RevisionSettings{Command: p.Spec.Command, HealthCheck: p.Spec.HealthCheck, Ports: p.Spec.Ports, Environment: environment}
 }
 
 // BuildSettingsSecret returns the Secret that keeps settings for as long as a revision needs them. The process owns it, and not an

@@ -36,6 +36,7 @@ func TestClientOfTheDocumentation(t *testing.T) {
 	c.route()
 	c.scale()
 	c.runTasks()
+	c.bind()
 	c.deploy()
 	c.cancelAndRollBack()
 	c.delete()
@@ -109,6 +110,15 @@ func (c *documentedClient) runTasks() {
 	c.poll(task[0], "state", "FAILED")
 }
 
+// bind gives the app the credentials of a service that somebody else runs; instances have them from the next revision on.
+func (c *documentedClient) bind() {
+	service := c.ask(http.StatusCreated, "POST /v3/service_instances", `{"type":"user-provided","name":"db","credentials":{"uri":"mysql://db"},`+c.relationship("space", c.space)+`}`, "guid", "links.self.href")
+	binding := c.ask(http.StatusCreated, "POST /v3/service_credential_bindings", `{"type":"app","relationships":{"app":{"data":{"guid":"`+c.app+`"}},"service_instance":{"data":{"guid":"`+service[0]+`"}}}}`, "links.self.href")
+	c.poll(binding[0], "last_operation.state", "succeeded")
+	c.poll("/v3/apps/"+c.app+"/env", "system_env_json.VCAP_SERVICES.user-provided.0.credentials.uri", "mysql://db")
+	c.ask(http.StatusOK, "GET "+binding[0]+"/details", "", "credentials.uri")
+}
+
 func (c *documentedClient) createDeployment(more string) string {
 	c.t.Helper()
 	return c.ask(http.StatusCreated, "POST /v3/deployments", `{`+more+c.relationship("app", c.app)+`}`, "links.self.href")[0]
@@ -168,6 +178,9 @@ func TestClientDoesTheSame(t *testing.T) {
 		{"run-task documented --command HOLLOW_START=1h --name migrate", "task id:"},
 		{"tasks documented", "migrate"},
 		{"terminate-task documented 1", "OK"},
+		{"create-user-provided-service db-" + space + ` -p {"uri":"mysql://db"}`, "OK"},
+		{"bind-service documented db-" + space, "OK"},
+		{"env documented", "mysql://db"},
 		{"restart documented --strategy rolling", "#1   running"},
 		{"rollback documented --version 0 -f", "#1   running"},
 		{"events documented", "audit.app.deployment.create"},

@@ -213,6 +213,9 @@ func patchMessageOf(wanted payloads.ManifestProcess) (repositories.PatchProcessM
 			*size.into = &megabytes
 		}
 	}
+	if wanted.Ports != nil {
+		message.Ports = &wanted.Ports
+	}
 	if wanted.HealthCheckType != "" {
 		message.CheckType = &wanted.HealthCheckType
 	}

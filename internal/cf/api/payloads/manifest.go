@@ -65,6 +65,8 @@ type ManifestProcess struct {
 	HealthCheckHTTPEndpoint      string  `json:"health-check-http-endpoint,omitempty"`
 	HealthCheckInvocationTimeout *int32  `json:"health-check-invocation-timeout,omitempty"`
 	Timeout                      *int32  `json:"timeout,omitempty"`
+	// Ports are where an image listens that does not listen at $PORT; the first becomes $PORT.
+	Ports []int32 `json:"ports,omitempty"`
 	// These are ignored, with a warning.
 	LogRateLimit   string `json:"log-rate-limit-per-second,omitempty"`
 	ReadinessCheck string `json:"readiness-health-check-type,omitempty"`
@@ -166,7 +168,10 @@ func (p ManifestProcess) validate(limits ProcessLimits) error {
 			return fmt.Errorf("expected %s of at least 0, found %d", name, *n)
 		}
 	}
+	isNoPort := func(port int32) bool { return port < 1 || port > maxPort }
 	switch {
+	case len(p.Ports) > maxPorts || slices.ContainsFunc(p.Ports, isNoPort):
+		return fmt.Errorf("expected at most %d ports from 1 to %d, found %d", maxPorts, maxPort, p.Ports)
 	case p.Type != "" && len(validation.IsValidLabelValue(p.Type)) > 0:
 		return fmt.Errorf("expected a process type such as worker, found %q", p.Type)
 	case !slices.Contains([]string{"", "http", "port", "process"}, p.HealthCheckType):

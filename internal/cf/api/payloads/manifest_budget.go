@@ -21,6 +21,7 @@ const (
 	maxManifestApps      = 100
 	maxManifestProcesses = 200
 	maxManifestRoutes    = 100
+	maxPorts, maxPort    = 10, 65535
 )
 
 // checkExpansion refuses a manifest that is too large with its aliases expanded, without expanding them.

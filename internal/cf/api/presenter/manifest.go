@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -106,6 +107,7 @@ func manifestProcessOf(all []*korifiv1alpha1.CFProcess, kind string) payloads.Ma
 		Type: kind, Instances: new(process.DesiredInstances(p)), Memory: size(p.Spec.MemoryMB), DiskQuota: size(p.Spec.DiskQuotaMB),
 		DiskQuotaOfClients: size(p.Spec.DiskQuotaMB), HealthCheckType: check.Type, HealthCheckHTTPEndpoint: p.Spec.HealthCheck.Data.HTTPEndpoint,
 		Timeout: check.Data.Timeout, HealthCheckInvocationTimeout: check.Data.InvocationTimeout,
+		Ports: p.Spec.Ports,
 	}
 	if p.Spec.Command != "" {
 		now.Command = &p.Spec.Command
@@ -141,7 +143,7 @@ func compareFields(path string, wanted, now map[string]any) []ManifestDifference
 		if was, ok := now[name]; ok {
 			d.Op, d.Was = "replace", was
 		}
-		if d.Was != d.Value {
+		if !reflect.DeepEqual(d.Was, d.Value) {
 			all = append(all, d)
 		}
 	}

@@ -88,6 +88,7 @@ type PatchProcessMessage struct {
 	Command             *string
 	CheckType, Endpoint *string
 	Timeout, Invocation *int32
+	Ports               *[]int32
 }
 
 // PatchProcess changes a process with one patch.
@@ -97,6 +98,7 @@ func (s *Store) PatchProcess(ctx context.Context, caller *authorization.Caller, 
 	setIfGiven(spec, "memoryMB", message.MemoryMB)
 	setIfGiven(spec, "diskQuotaMB", message.DiskMB)
 	setIfGiven(spec, "command", message.Command)
+	setIfGiven(spec, "ports", message.Ports)
 	setIfGiven(check, "type", message.CheckType)
 	setIfGiven(data, "httpEndpoint", message.Endpoint)
 	setIfGiven(data, "timeoutSeconds", message.Timeout)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,11 +81,11 @@ func (s *Store) restoreEnvironment(ctx context.Context, caller *authorization.Ca
 }
 
 func (s *Store) restoreProcess(ctx context.Context, caller *authorization.Caller, p *korifiv1alpha1.CFProcess, wanted process.RevisionSettings) error {
-	if p.Spec.Command == wanted.Command && p.Spec.HealthCheck == wanted.HealthCheck {
+	if p.Spec.Command == wanted.Command && p.Spec.HealthCheck == wanted.HealthCheck && slices.Equal(p.Spec.Ports, wanted.Ports) {
 		return nil
 	}
 	check := wanted.HealthCheck
-	_, err := patch(ctx, s, caller, p.DeepCopy(), jsonObject{"spec": jsonObject{"command": wanted.Command, "healthCheck": jsonObject{
+	_, err := patch(ctx, s, caller, p.DeepCopy(), jsonObject{"spec": jsonObject{"command": wanted.Command, "ports": wanted.Ports, "healthCheck": jsonObject{
 		"type": check.Type, "data": jsonObject{
 			"httpEndpoint": check.Data.HTTPEndpoint, "timeoutSeconds": check.Data.TimeoutSeconds, "invocationTimeoutSeconds": check.Data.InvocationTimeoutSeconds,
 		},
