@@ -182,4 +182,24 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 	if cd.Status.Hibernation == nil || !cd.Status.Hibernation.SleepStartedAt.Equal(&sleepStartedAt) {
 		t.Errorf("expected the record in the status, found %v", cd.Status.Hibernation)
 	}
+
+	// What is found out again once it is lost is no reason to write the annotation, but must not stay there either.
+	lazy, record := pass(), &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt, RequestedBy: "carol"}
+	lazy.RemembersAlways, lazy.Recoverable = true, []string{"hibernation.asleepAt"}
+	lazy.Report = func(cd *hivev1.ClusterDeployment, _, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
+		cd.Status.Hibernation = record.DeepCopy()
+		return reconcile.FollowUp{}
+	}
+	for _, row := range []struct {
+		by       string
+		asleepAt *metav1.Time
+		writes   int64
+	}{{"carol", nil, 2}, {"carol", new(metav1.Unix(9, 0)), 1}, {"dave", new(metav1.Unix(9, 0)), 2}, {"dave", nil, 2}, {"dave", nil, 0}} {
+		record.RequestedBy, record.AsleepAt = row.by, row.asleepAt
+		writes.Store(0)
+		reconcileOnce(lazy)
+		if n := writes.Load(); n != row.writes {
+			t.Errorf("%s, asleep at %v: expected %d writes, found %d", row.by, row.asleepAt, row.writes, n)
+		}
+	}
 }

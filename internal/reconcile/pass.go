@@ -116,6 +116,9 @@ type Pass[T client.Object, S, P any] struct {
 	Remember func(obj T) map[string]any
 	// RemembersAlways keeps them there whatever the schema, which may be replaced at any time.
 	RemembersAlways bool
+	// Recoverable are paths of the status that later passes find out again once they are lost: where the schema keeps them, the
+	// annotation need not have them.
+	Recoverable []string
 
 	versions   versionTracker
 	transients sync.Map

@@ -81,12 +81,23 @@ func (s *servedSchema) learn(written map[string]any, lost []string, now time.Tim
 func (s *servedSchema) mayDrop(field string, isRemembered bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.isLost(field) || isRemembered && !s.kept[field]
+}
+
+func (s *servedSchema) isLost(field string) bool {
 	for path := range s.lost {
 		if topLevelField(path) == field {
 			return true
 		}
 	}
-	return isRemembered && !s.kept[field]
+	return false
+}
+
+// keepsAll reports whether no path is known to be lost.
+func (s *servedSchema) keepsAll(paths []string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(paths, func(path string) bool { return s.isLost(topLevelField(path)) })
 }
 
 // backoff returns the shortest interval of a pass that looks again at once and whose report is not kept: a rule that waits for its

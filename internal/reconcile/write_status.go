@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -199,7 +200,7 @@ func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T) (changed bool
 	for field := range remembered {
 		kept = append(kept, field)
 	}
-	if wanted == is {
+	if wanted == is || p.schema.keepsAll(p.Recoverable) && lacksOnly(is, wanted, p.Recoverable) {
 		return false, kept, nil
 	}
 	var annotation any // Null removes it.
@@ -216,4 +217,16 @@ func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T) (changed bool
 	}
 	obj.SetResourceVersion(answer.GetResourceVersion())
 	return true, kept, nil
+}
+
+// lacksOnly reports whether a JSON object is what is wanted without these paths.
+func lacksOnly(is, wanted string, paths []string) bool {
+	var fields, wantedFields map[string]any
+	if len(paths) == 0 || json.Unmarshal([]byte(is), &fields) != nil || json.Unmarshal([]byte(wanted), &wantedFields) != nil {
+		return false
+	}
+	for _, path := range paths {
+		removeField(wantedFields, path)
+	}
+	return reflect.DeepEqual(fields, wantedFields)
 }

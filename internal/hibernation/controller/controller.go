@@ -106,7 +106,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Report:     c.report,
 			Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
 			// Upstream's schema drops the record, and may replace this repository's while clusters hibernate.
-			Remember: rememberRecord, RemembersAlways: true,
+			Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt"},
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
