@@ -205,7 +205,12 @@ func (e *testEnv) createSpace(t *testing.T) string {
 	e.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
 	e.labelNamespace(t, space, map[string]string{korifiv1alpha1.OrgGUIDLabel: e.org, korifiv1alpha1.SpaceGUIDLabel: space})
 	e.ExpectCreated(t, &korifiv1alpha1.CFSpace{ObjectMeta: metav1.ObjectMeta{Namespace: e.org, Name: space}, Spec: korifiv1alpha1.CFSpaceSpec{DisplayName: "dev-" + space}})
-	e.callerNamed(t, "alice").awaitStatus(t, http.StatusOK, "/v3/spaces/"+space)
+	alice := e.callerNamed(t, "alice")
+	// The API hears of a namespace and of its CFSpace by two watches, and calls a namespace without one by its own name.
+	testenv.Eventually(t, "the API knows the space by its name", func() error {
+		found := alice.send(t, http.MethodGet, "/v3/spaces/"+space, "")
+		return testenv.ErrorIf(found.status != http.StatusOK || !strings.Contains(found.body, `"name":"dev-`+space+`"`), "found %d %s", found.status, found.body)
+	})
 	return space
 }
 
