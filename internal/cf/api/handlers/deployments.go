@@ -44,7 +44,7 @@ func createDeployment(ctx context.Context, r *Request, body payloads.DeploymentC
 		return Response{}, err
 	}
 	r.Polls.StartTracking(r.Caller.Name, app.Name)
-	deployment, err = r.waitForDeployment(ctx, deployment, maxFirstHold, func(d *torporv1alpha1.CFDeployment) bool {
+	deployment, err = r.waitForDeployment(ctx, deployment, maxDecisionHold, func(d *torporv1alpha1.CFDeployment) bool {
 		return d.Status.Revision != 0 || d.Status.Value == torporv1alpha1.FinalizedDeployment
 	})
 	return presentCreated(r, presenter.ForDeployment, deployment, err)
@@ -181,7 +181,7 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	isDecided := func(d *torporv1alpha1.CFDeployment) bool { return d.Status.ObservedGeneration >= cancelled.Generation }
-	if deployment, err = r.waitForDeployment(ctx, cancelled, maxFirstHold, isDecided); err != nil {
+	if deployment, err = r.waitForDeployment(ctx, cancelled, maxDecisionHold, isDecided); err != nil {
 		return Response{}, err
 	}
 	response, err := ok(struct{}{})

@@ -15,6 +15,8 @@ const (
 	maxHold = 10 * time.Second
 	// maxFirstHold bounds the first response about a deployment: a client that does not want to wait looks only once.
 	maxFirstHold = 2 * time.Second
+	// maxDecisionHold bounds the wait for what a controller says of a new or cancelled deployment: milliseconds, but for a busy manager.
+	maxDecisionHold = 5 * time.Second
 	// maxPolls bounds the apps that are remembered as polled.
 	maxPolls = 1 << 16
 )
