@@ -614,6 +614,11 @@ func (s *appSuite) mapRoute(t *testing.T) {
 func (s *appSuite) deployRolling(t *testing.T) (took time.Duration, answers []probeAnswer, through map[string]serviceTraffic) {
 	t.Helper()
 	service := s.kubectl(t, "get", "services", "--namespace="+space, "-o", "jsonpath={.items[0].spec.clusterIP}")
+	// A node's rules for a new Service come up to a second later.
+	eventually(t, "the Service answers", func() error {
+		_, err := readEnvironment(dialEach(service+":80"), "http://"+service+"/")
+		return err
+	})
 	p, began := s.shop.startProbe(t), time.Now()
 	ends := map[string]func() serviceTraffic{
 		"the Service": s.shop.startTraffic(t, "http://"+service+"/", service+":80"), "the reverse proxy": s.shop.startTraffic(t, "http://"+shopAddress+"/", s.gateway),
