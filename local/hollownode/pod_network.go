@@ -29,6 +29,9 @@ type podNetwork struct {
 	pods map[types.UID]*podServer
 }
 
+// maxPodAddresses are those of 10.64.0.0/16.
+const maxPodAddresses = 1<<16 - 2
+
 type podServer struct {
 	address string
 	server  *http.Server
@@ -44,7 +47,7 @@ func (n *podNetwork) addressPod(uid types.UID) (string, error) {
 	if err := os.MkdirAll(n.folder, 0o700); err != nil {
 		return "", fmt.Errorf("make pod network: %w", err)
 	}
-	for {
+	for n.last < maxPodAddresses {
 		n.last++
 		address := fmt.Sprintf("10.64.%d.%d", n.last>>8, n.last&0xff)
 		err := os.Mkdir(filepath.Join(n.folder, address), 0o700)
@@ -57,6 +60,7 @@ func (n *podNetwork) addressPod(uid types.UID) (string, error) {
 		n.pods[uid] = &podServer{address: address}
 		return address, nil
 	}
+	return "", fmt.Errorf("take pod address: expected a free one of %d, found none; use another folder", maxPodAddresses)
 }
 
 // servePod answers at the ports of a Pod with its name and labels, until it ends.
