@@ -54,6 +54,8 @@ type appDemo struct {
 	http *http.Client
 	// gateway is where addresses of apps are served.
 	gateway string
+	// visitor asks there as anybody does.
+	visitor *http.Client
 	tokens  map[string]string
 	// app is the GUID of the app.
 	app string
@@ -144,6 +146,7 @@ func (d *appDemo) startGateway() {
 	d.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
 	p := d.StartProgram("gateway", d.config.Local, "gateway", "--kubeconfig", d.Kubeconfig, "--gateway", gatewayName, "--pod-network", d.podNetwork())
 	d.gateway = d.AwaitLogLine(p, "address: ")
+	d.visitor = newVisitor(d.gateway)
 	d.PrintObserved("it serves HTTPRoutes of the Gateway %s at %s", gatewayName, d.gateway)
 }
 

@@ -82,18 +82,21 @@ func (d *appDemo) expectAnswers(found traffic, revisions ...string) {
 	d.PrintObserved("%s", found)
 }
 
-// askApp asks for the app's address at the gateway, on a connection of its own, and returns the revision of the instance.
-func (d *appDemo) askApp(ctx context.Context) (revision string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+// newVisitor returns a client that reaches every address at the gateway, on a connection for each request.
+func newVisitor(gateway string) *http.Client {
 	dialGateway := func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, network, d.gateway)
+		return new(net.Dialer).DialContext(ctx, network, gateway)
 	}
+	return &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialGateway}}
+}
+
+// askApp asks for the app's address, and returns the revision of the instance that answers.
+func (d *appDemo) askApp(ctx context.Context) (revision string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody)
 	if err != nil {
 		return "", fmt.Errorf("make request: %w", err)
 	}
-	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialGateway}}).Do(r)
+	response, err := d.visitor.Do(r)
 	if err != nil {
 		return "", fmt.Errorf("ask: %w", err)
 	}

@@ -303,7 +303,7 @@ func (f *fleet) forEachClusterQuietly(patch []byte, phases *fleetPhases) {
 			if err != nil {
 				return fmt.Errorf("patch %s: %w", fleetName(n), err)
 			}
-			phases.note(phaseAsked, fleetName(n), time.Now())
+			phases.noteFirst(phaseAsked, fleetName(n), time.Now())
 			return nil
 		})
 	})

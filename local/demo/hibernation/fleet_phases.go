@@ -42,16 +42,20 @@ type fleetPhases struct {
 }
 
 func newFleetPhases(state string) *fleetPhases {
-	return &fleetPhases{state: state, began: time.Now(), passed: map[fleetPhase]map[string]time.Time{}}
-}
-
-func (p *fleetPhases) note(phase fleetPhase, cluster string, at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.passed[phase] == nil {
+	p := &fleetPhases{state: state, began: time.Now(), passed: map[fleetPhase]map[string]time.Time{}}
+	for _, phase := range fleetPhaseOrder() {
 		p.passed[phase] = map[string]time.Time{}
 	}
-	p.passed[phase][cluster] = at
+	return p
+}
+
+// noteFirst notes when a cluster passed a phase, unless that is known.
+func (p *fleetPhases) noteFirst(phase fleetPhase, cluster string, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, isKnown := p.passed[phase][cluster]; !isKnown {
+		p.passed[phase][cluster] = at
+	}
 }
 
 // noteState notes what a watch shows: the first report that is neither old nor final says that the transition has begun.
@@ -66,12 +70,7 @@ func (p *fleetPhases) noteState(cluster, state string) {
 	case "Running", "Hibernating", "":
 		return
 	}
-	p.mu.Lock()
-	_, isKnown := p.passed[phase][cluster]
-	p.mu.Unlock()
-	if !isKnown {
-		p.note(phase, cluster, time.Now())
-	}
+	p.noteFirst(phase, cluster, time.Now())
 }
 
 func (p *fleetPhases) took() float64 {
@@ -100,9 +99,6 @@ func (p *fleetPhases) noteMachines(machines []cloudInstance) {
 		phaseChanged: func(i cloudInstance) time.Time { return i.ChangedAt },
 		phaseListed:  func(i cloudInstance) time.Time { return i.ListedAt },
 	} {
-		if p.passed[phase] == nil {
-			p.passed[phase] = map[string]time.Time{}
-		}
 		for _, i := range machines {
 			p.passed[phase][i.Name] = later(p.passed[phase][i.Name], at(i))
 		}

@@ -38,8 +38,7 @@ func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid s
 	if err != nil || len(found) == 0 {
 		return err == nil, err
 	}
-	slices.SortFunc(found, revision.CompareByAge)
-	cached := found[0]
+	cached := slices.MinFunc(found, revision.CompareByAge)
 	// The cache is read once: what has gone since would look like something that the caller may not see.
 	if l.resource != "" {
 		if cached, err = chooseVisible(ctx, s, caller, found, l); err != nil {

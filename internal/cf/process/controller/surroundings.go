@@ -16,8 +16,7 @@ import (
 )
 
 // readSurroundings reads from the cache where an app is and where it is reached. A namespace may be a space without a CFSpace, and
-// is then called by its own name.
-// What the whole platform has is only looked through, so it is not copied.
+// is then called by its own name. What the whole platform has is only looked through, so it is not copied.
 func (c Controller) readSurroundings(ctx context.Context, app *korifiv1alpha1.CFApp) (process.Surroundings, error) {
 	found := process.Surroundings{SpaceName: app.Namespace}
 	var spaces korifiv1alpha1.CFSpaceList
