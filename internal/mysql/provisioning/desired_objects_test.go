@@ -236,7 +236,7 @@ func (i *testInstance) environment() []string {
 		"MOCO_MYSQLD=" + strings.Join(i.place.Command, " "), "MOCO_CONFIG=" + filepath.Join(i.volume, cnfFile),
 		"MOCO_VOLUME=" + i.volume, "MOCO_USERS=" + filepath.Join(i.volume, usersFile),
 		"MOCO_POD_NAME=moco-test-" + strconv.Itoa(i.ordinal), "MOCO_POD_IP=" + i.address, "MOCO_SUBDOMAIN=moco-test.default.svc",
-		"MOCO_SERVER_ID_BASE=100", "MOCO_LOGS=" + i.volume, fmt.Sprintf("MOCO_LOG_SIZE=%d", rotationSize), "MOCO_LOG_INTERVAL=0.1",
+		"MOCO_SERVER_ID_BASE=100", "MOCO_LOGS=" + i.volume, "MOCO_RUN=" + i.volume, fmt.Sprintf("MOCO_LOG_SIZE=%d", rotationSize), "MOCO_LOG_INTERVAL=0.1",
 		"MOCO_ZONEINFO=" + i.zones, "MOCO_TZINFO=" + strings.Join(i.place.Client, " ") + "_tzinfo_to_sql",
 		"MOCO_CREDENTIALS=" + i.volume, "MOCO_MYSQL=" + strings.Join(i.place.Client, " "), "PATH=" + filepath.Join(i.volume, "bin"),
 	}
@@ -244,7 +244,7 @@ func (i *testInstance) environment() []string {
 
 // serverOptions take the place of the Pod's volumes.
 func (i *testInstance) serverOptions() []string {
-	return append(append(i.place.Options, mysqld.CertificateOptions(i.volume)...), "--tmpdir="+i.volume, "--socket="+i.volume+"/s", "--pid-file="+i.volume+"/pid",
+	return append(append(i.place.Options, mysqld.CertificateOptions(i.volume)...), "--tmpdir="+i.volume, "--socket="+i.volume+"/s.sock", "--pid-file="+i.volume+"/pid",
 		"--slow-query-log-file="+i.volume+"/mysql.slow", "--general-log-file="+i.volume+"/mysql.general", "--bind-address="+i.address)
 }
 
@@ -281,7 +281,7 @@ func (i *testInstance) initialise(t *testing.T) string {
 
 func (i *testInstance) startServer(t *testing.T) *testenv.Process {
 	t.Helper()
-	linkPrograms(t, i.volume, "mv", "sleep", "wc")
+	linkPrograms(t, i.volume, "mv", "rm", "sleep", "wc")
 	args := append([]string{filepath.Join(i.volume, serverFile)}, i.serverOptions()...)
 	return testenv.StartProcess(t, "/bin/sh", append(args, "--datadir="+filepath.Join(i.volume, "data")), i.environment())
 }
@@ -510,6 +510,13 @@ func TestScripts(t *testing.T) {
 	_ = late.Wait() // The server does not answer.
 	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGCONT))
 	expectProbes(true, true)
+
+	t.Log("A server that was killed starts again, also where a process of the new container has its number.")
+	testenv.ExpectNoError(t, syscall.Kill(server, syscall.SIGKILL))
+	<-served.ExitChannel()
+	testenv.ExpectNoError(t, os.WriteFile(filepath.Join(first.volume, "s.sock.lock"), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600))
+	served = first.startServer(t)
+	first.waitUp(t, admin)
 
 	t.Log("No log grows for ever, and none of what is written last is lost.")
 	execStatements(t, admin, "SET GLOBAL general_log = ON", "SET GLOBAL long_query_time = 0")

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Runs the MySQL server, and again when it ends with 16: that is how it asks for it after a CLONE, which it does only
 # under a parent that MYSQLD_PARENT_PID names. Meanwhile it keeps the slow and the general log at two files each of MOCO_LOG_SIZE bytes
-# and what ten seconds add; the error log is the container's. Arguments are further options of mysqld. Only sh, mysqld, mysql, mv, sleep
-# and wc are needed.
+# and what ten seconds add; the error log is the container's. Arguments are further options of mysqld. Only sh, mysqld, mysql, mv, rm,
+# sleep and wc are needed.
 set -u
 config=${MOCO_CONFIG:-/etc/mysql/my.cnf}
 server_id=$((MOCO_SERVER_ID_BASE + ${MOCO_POD_NAME##*-}))
@@ -33,6 +33,9 @@ end() {
   [ -z "$child" ] || kill -TERM "$child" 2>/dev/null
 }
 trap end TERM INT
+# A server that was killed leaves the locks of its sockets in a volume that outlives the container. Each has the server's process number,
+# and a server does not start while any process of the new container has that number.
+rm -f "${MOCO_RUN:-/run}"/*.sock.lock
 rotate_logs &
 rotation=$!
 
