@@ -67,6 +67,7 @@ type testEnv struct {
 
 func newTestEnv(t testing.TB) *testEnv {
 	e := &testEnv{Environment: testenv.Start(t)}
+	e.InstallCRDs(t, filepath.Join("testdata", "pod-metrics.yaml"))
 	e.serveAdmission(t)
 	e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}})
 	e.ApplyManifest(t, "rbac/cf/api.yaml")

@@ -167,19 +167,24 @@ func buildResources(lrp *eiriniv1.LRP) corev1.ResourceRequirements {
 	}
 	// Memory and disk are requested as they are limited, so that no instance is evicted for what it was promised.
 	requests := maps.Clone(limits)
-	if cpu := cpuRequest(lrp); cpu > 0 {
+	cpu := int64(lrp.Spec.CPUWeight)
+	if cpu == 0 {
+		cpu = DefaultCPURequest(lrp.Spec.MemoryMB)
+	}
+	if cpu > 0 {
 		requests[corev1.ResourceCPU] = *resource.NewMilliQuantity(cpu, resource.DecimalSI)
 	}
 	return corev1.ResourceRequirements{Limits: limits, Requests: requests}
 }
 
-// cpuRequest returns thousandths of a CPU: the LRP's own or, as upstream, 100 for each GiB of memory and at least 5.
-func cpuRequest(lrp *eiriniv1.LRP) int64 {
+// DefaultCPURequest returns the thousandths of a CPU that an instance with some MiB of memory requests: as upstream, 100 for each GiB and
+// at least 5. Without memory there is no request.
+func DefaultCPURequest(memoryMB int64) int64 {
 	const perGibibyte, least, mebibytes = 100, 5, 1024
-	if lrp.Spec.CPUWeight > 0 || lrp.Spec.MemoryMB <= 0 {
-		return int64(lrp.Spec.CPUWeight)
+	if memoryMB <= 0 {
+		return 0
 	}
-	return max(least, min(lrp.Spec.MemoryMB, korifiv1alpha1.MaxMegabytes)*perGibibyte/mebibytes)
+	return max(least, min(memoryMB, korifiv1alpha1.MaxMegabytes)*perGibibyte/mebibytes)
 }
 
 // buildEnvironment is sorted, each name once: what Torpor says of an instance wins over what the app says, and Environment over Env.

@@ -63,9 +63,16 @@ func (a *Authenticator) newClients(tripper http.RoundTripper) (client.Client, co
 	return kubernetes, core, nil
 }
 
+// PodMetricsKind is the list of what Pods use, which a cluster need not serve.
+func PodMetricsKind() schema.GroupVersionKind { return podMetricsVersion().WithKind("PodMetricsList") }
+
+func podMetricsVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
+}
+
 // newRESTMapper returns a mapper of the kinds that callers read and write.
 func newRESTMapper() meta.RESTMapper {
-	m := meta.NewDefaultRESTMapper(nil)
+	m, podMetrics := meta.NewDefaultRESTMapper(nil), podMetricsVersion()
 	for _, k := range []schema.GroupVersionKind{
 		korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(),
 		korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFTaskKind(), korifiv1alpha1.CFServiceInstanceKind(), korifiv1alpha1.CFServiceBindingKind(), corev1.SchemeGroupVersion.WithKind("Pod"),
@@ -73,6 +80,7 @@ func newRESTMapper() meta.RESTMapper {
 	} {
 		m.Add(k, meta.RESTScopeNamespace)
 	}
+	m.AddSpecific(podMetrics.WithKind("PodMetrics"), podMetrics.WithResource("pods"), podMetrics.WithResource("pod"), meta.RESTScopeNamespace)
 	m.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	m.Add(authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"), meta.RESTScopeRoot)
 	return m

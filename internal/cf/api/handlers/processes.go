@@ -194,7 +194,11 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	if presenter.IsSettled(app, instances) {
 		r.Polls.Finish(r.Caller.Name, app.Name, process.Name)
 	}
-	return ok(presenter.ForStats(process, instances, r.Clock.Now()))
+	var usage map[repositories.InstanceKey]repositories.InstanceUsage
+	if slices.ContainsFunc(instances, presenter.InstanceReport.IsRunning) {
+		usage = r.Store.MeasureInstances(ctx, r.Caller, process)
+	}
+	return ok(presenter.ForStats(process, instances, usage, r.Clock.Now()))
 }
 
 // waitUntilSettled holds the answer until an instance runs, all have crashed, or time is up.

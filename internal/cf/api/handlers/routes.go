@@ -112,7 +112,7 @@ func processRoutes() []Route {
 		{get, "/v3/processes", false, "processes: `app_guids`, `space_guids`, `types`, `guids`, `embed=process_instances`", listsApps, listProcesses},
 		{get, "/v3/processes/{guid}", false, "a process", seesProcess, getProcess},
 		{patch, "/v3/processes/{guid}", false, "its command and health check, for the next revision", scales, withBody(updateProcess)},
-		{get, "/v3/processes/{guid}/stats", false, "a row for each wanted instance, of the current revision only; held after a start until one runs or all have crashed, at most 10 s", seesProcess, getProcessStats},
+		{get, "/v3/processes/{guid}/stats", false, "a row for each wanted instance, of the current revision only; held after a start until one runs or all have crashed, at most 10 s", seesProcess + "; for usage list pods of metrics.k8s.io", getProcessStats},
 		{post, "/v3/processes/{guid}/actions/scale", false, "instances at once; memory and disk for the next revision", scales, withBody(scaleProcess)},
 		{del, "/v3/processes/{guid}/instances/{index}", false, "restart an instance", "list, delete pods", restartInstance},
 		{get, "/v3/processes/{guid}/sidecars", false, "empty", "", listNothing},
@@ -206,6 +206,6 @@ func MissingFeatures() []MissingFeature {
 		{"`fields`, `include` but of users of roles, labels and annotations but of apps, orgs and spaces", "ignored"},
 		{"sidecars, SSH", "not built"},
 		{"limits of the log rate, readiness health checks", "refused; a manifest with them is applied with a warning"},
-		{"measured CPU, memory and disk in stats", "left out rather than made up"},
+		{"measured disks and log rates in stats", "left out rather than made up"},
 	}
 }

@@ -10,11 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+	"github.com/torpor-dev/torpor/internal/cf/lrp"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
-const mebibyte = 1 << 20
+const (
+	mebibyte      = 1 << 20
+	millisPerCore = 1000
+)
 
 // InstanceReport describes what one instance of a process does.
 type InstanceReport struct {
@@ -26,6 +31,9 @@ type InstanceReport struct {
 	// OlderRevision is that of an instance which a deployment lets serve; nil for the current one.
 	OlderRevision *int64
 }
+
+// IsRunning reports whether an instance runs, so that it uses something.
+func (i InstanceReport) IsRunning() bool { return i.State == korifiv1alpha1.RunningInstance }
 
 // ReportInstances returns a report for each instance that a process wants: those of the app's current revision and, where it
 // has none yet, those of older ones that a deployment lets serve on purpose. What a restart replaces is left out, whether or not
@@ -94,7 +102,7 @@ func blockingMessage(p *korifiv1alpha1.CFProcess) string {
 func IsSettled(app *korifiv1alpha1.CFApp, all []InstanceReport) bool {
 	crashed := 0
 	for _, i := range all {
-		if i.State == korifiv1alpha1.RunningInstance {
+		if i.IsRunning() {
 			return true
 		}
 		if i.State == korifiv1alpha1.CrashedInstance {
@@ -109,29 +117,49 @@ type ProcessStats struct {
 	Resources []InstanceStats `json:"resources"`
 }
 
-// InstanceStats describes an instance of CF v3. Usage is empty, because it is not measured.
+// InstanceStats describes an instance of CF v3.
 type InstanceStats struct {
-	Type             string   `json:"type"`
-	Index            int32    `json:"index"`
-	State            string   `json:"state"`
-	Routable         *bool    `json:"routable,omitempty"`
-	Uptime           int64    `json:"uptime"`
-	MemQuota         int64    `json:"mem_quota"`
-	DiskQuota        int64    `json:"disk_quota"`
-	Usage            struct{} `json:"usage"`
-	InstancePorts    []string `json:"instance_ports"`
-	IsolationSegment *string  `json:"isolation_segment"`
-	Details          *string  `json:"details"`
+	Type             string        `json:"type"`
+	Index            int32         `json:"index"`
+	State            string        `json:"state"`
+	Routable         *bool         `json:"routable,omitempty"`
+	Uptime           int64         `json:"uptime"`
+	MemQuota         int64         `json:"mem_quota"`
+	DiskQuota        int64         `json:"disk_quota"`
+	Usage            usageResponse `json:"usage"`
+	InstancePorts    []string      `json:"instance_ports"`
+	IsolationSegment *string       `json:"isolation_segment"`
+	Details          *string       `json:"details"`
 	// Revision is Torpor's own: the older one that an instance runs while a deployment lets it serve.
 	Revision *int64 `json:"revision,omitempty"`
 	// LogRateLimit is -1, because no limit is enforced.
 	LogRateLimit int64 `json:"log_rate_limit"`
 }
 
-// ForStats shows the instances of a process at a time.
-func ForStats(p *korifiv1alpha1.CFProcess, all []InstanceReport, now time.Time) ProcessStats {
+// usageResponse has only what was measured. CPU counts cores, and CPUEntitlement is the part of the CPU that an instance requests.
+type usageResponse struct {
+	Time           *time.Time `json:"time,omitempty"`
+	CPU            *float64   `json:"cpu,omitempty"`
+	CPUEntitlement *float64   `json:"cpu_entitlement,omitempty"`
+	Memory         *int64     `json:"mem,omitempty"`
+}
+
+func forUsage(p *korifiv1alpha1.CFProcess, u repositories.InstanceUsage) usageResponse {
+	entitled := float64(lrp.DefaultCPURequest(process.LimitMegabytes(p.Spec.MemoryMB))) / millisPerCore
+	return usageResponse{Time: new(u.MeasuredAt.UTC()), CPU: &u.CPU, CPUEntitlement: new(u.CPU / entitled), Memory: &u.Memory}
+}
+
+// ForStats shows the instances of a process at a time, and what those use that were measured.
+func ForStats(p *korifiv1alpha1.CFProcess, all []InstanceReport, usage map[repositories.InstanceKey]repositories.InstanceUsage, now time.Time) ProcessStats {
 	stats := ProcessStats{Resources: make([]InstanceStats, 0, len(all))}
+	shownOlder := map[int64]int32{}
 	for _, i := range all {
+		key := repositories.InstanceKey{Revision: p.Status.ObservedRevision, Index: i.Index}
+		if i.OlderRevision != nil {
+			// Rows of older instances are where the current revision has none yet, whichever they are.
+			key = repositories.InstanceKey{Revision: *i.OlderRevision, Index: shownOlder[*i.OlderRevision]}
+			shownOlder[*i.OlderRevision]++
+		}
 		row := InstanceStats{
 			Type: p.Spec.ProcessType, Index: i.Index, State: string(i.State), InstancePorts: []string{}, Revision: i.OlderRevision, LogRateLimit: -1,
 			MemQuota: process.LimitMegabytes(p.Spec.MemoryMB) * mebibyte, DiskQuota: process.LimitMegabytes(p.Spec.DiskQuotaMB) * mebibyte,
@@ -139,8 +167,11 @@ func ForStats(p *korifiv1alpha1.CFProcess, all []InstanceReport, now time.Time) 
 		if i.Details != "" {
 			row.Details = new(i.Details)
 		}
-		if i.State == korifiv1alpha1.RunningInstance {
+		if i.IsRunning() {
 			row.Routable = new(true)
+			if measured, ok := usage[key]; ok {
+				row.Usage = forUsage(p, measured)
+			}
 		}
 		if !i.Since.IsZero() {
 			// The clock of the node that reported the change may be ahead of this one.

@@ -97,7 +97,7 @@ func TestStatsAreHonest(t *testing.T) {
 	p := &korifiv1alpha1.CFProcess{}
 	p.Spec.MemoryMB, p.Spec.DiskQuotaMB = 1, 2
 	now := time.Unix(100, 0)
-	stats := ForStats(p, []InstanceReport{{State: korifiv1alpha1.RunningInstance, Since: time.Unix(40, 0)}, {Index: 1, State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"}}, now)
+	stats := ForStats(p, []InstanceReport{{State: korifiv1alpha1.RunningInstance, Since: time.Unix(40, 0)}, {Index: 1, State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"}}, nil, now)
 	runs, crashed := stats.Resources[0], stats.Resources[1]
 	if runs.Uptime != 60 || runs.MemQuota != 1<<20 || runs.DiskQuota != 2<<20 || runs.Details != nil || runs.Routable == nil {
 		t.Errorf("found %+v, want a minute, the quotas, and no details", runs)
@@ -111,7 +111,7 @@ func TestStatsAreHonest(t *testing.T) {
 func TestStatsOfAnAbsurdProcess(t *testing.T) {
 	app, p := &korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}
 	p.Spec.DesiredInstances, p.Spec.MemoryMB = new(int32(math.MaxInt32)), 1<<44
-	stats := ForStats(p, ReportInstances(app, p), time.Unix(0, 0))
+	stats := ForStats(p, ReportInstances(app, p), nil, time.Unix(0, 0))
 	if len(stats.Resources) != korifiv1alpha1.MaxInstances || stats.Resources[0].MemQuota <= 0 {
 		t.Errorf("found %d rows with a quota of %d bytes, want %d and one that has not overflowed", len(stats.Resources), stats.Resources[0].MemQuota, korifiv1alpha1.MaxInstances)
 	}
