@@ -144,10 +144,15 @@ func TestTheLastDeletionsAreReconciledThoughTheirWatchIsAway(t *testing.T) {
 	ofObjects := func(r *http.Request) bool {
 		return strings.HasSuffix(r.URL.Path, "/widgets") && r.URL.Query().Get("fieldSelector") == "" // The detector asks for none.
 	}
-	p.setFault(onRequests(ofObjects, answerStatus(http.StatusServiceUnavailable, "ServiceUnavailable")))
+	away := answerStatus(http.StatusServiceUnavailable, "ServiceUnavailable")
+	p.setFault(onRequests(ofObjects, away))
 	p.cutStreams(ofObjects)
 	s.uninstallCRD(def)
 	s.waitUntilGone(def)
+	s.eventually("the group knows that its kind is gone", func(context.Context) (bool, error) {
+		return g.currentOrders().lastKnown.State == False, nil
+	})
+	p.setFault(away) // What is known of the deletion must not be forgotten while the last events are awaited.
 	s.waitForPhase(g, Dormant)
 	if _, cleaned := c.counts(); cleaned != objects {
 		t.Errorf("the group is Dormant after %d of %d deletions", cleaned, objects)

@@ -110,11 +110,12 @@ func (d *Detector) unsubscribe(l *detectionSession, s *presenceSubscriber) {
 	}
 }
 
-// KnownVerdict returns the present verdict on a kind, and false when it has no subscriber. It makes no request.
+// KnownVerdict returns the last verdict on a kind that was not Unclear, and false when there is none: a server that cannot be asked
+// has taken nothing back. It makes no request.
 func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (v Verdict, isKnown bool) {
 	d.readSession(func(l *detectionSession) {
 		if t := l.kindOf(gvk); t != nil {
-			v, isKnown = t.verdict, true
+			v, isKnown = t.known, t.known.Presence != Unclear
 		}
 	})
 	return v, isKnown
@@ -350,8 +351,9 @@ type kindState struct {
 	subscribers []*presenceSubscriber
 	history     kindHistory
 	verdict     Verdict
-	judgements  uint64 // counts verdicts; one that is given while a probe is under way makes the probe's result stale
-	isProbing   bool   // a watch probe is under way
+	known       Verdict // the last one that was not Unclear
+	judgements  uint64  // counts verdicts; one that is given while a probe is under way makes the probe's result stale
+	isProbing   bool    // a watch probe is under way
 }
 
 type presenceSubscriber struct {

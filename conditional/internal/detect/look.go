@@ -154,6 +154,9 @@ func (l *detectionSession) judgeKind(t *kindState, s lookResult, now time.Time) 
 	f := lookSummary{isMissing: s.outcome == outcomeMissing || s.outcome == outcomeInitializing}
 	t.history, t.verdict, f.isOpen = t.history.judgeLook(s, now)
 	t.judgements++
+	if t.verdict.Presence != Unclear {
+		t.known = t.verdict
+	}
 	if f.hasChanged = old != t.verdict; f.hasChanged {
 		for _, s := range t.subscribers {
 			l.outdated[s] = struct{}{}

@@ -257,6 +257,34 @@ func TestAnOutageKeepsWhatRuns(t *testing.T) {
 	})
 }
 
+// A scope that reconciles the last deletions asks for them as long as it takes.
+func TestADeletionIsKnownUntilTheKindIsServedAgain(t *testing.T) {
+	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
+		s.install(widgetKind(), "1", 0)
+		j := s.follow(widgets())
+		gv := widgetKind().GroupVersion()
+		for _, step := range []struct {
+			presence   Presence
+			wasDeleted bool
+			change     func()
+		}{
+			{Absent, true, func() { s.uninstall(widgetKind(), 0) }},
+			{Unclear, true, func() { s.set(func() { s.errs[gv] = errors.New("connection refused") }) }},
+			{Absent, true, func() {
+				s.set(func() { s.cold = true; delete(s.errs, gv) })
+				s.install(widgetKind(), "2", 0)
+			}},
+			{Served, false, func() { s.set(func() { s.cold = false }) }},
+		} {
+			step.change()
+			<-time.After(time.Second)
+			if known, ok := s.KnownVerdict(widgetKind()); !ok || j.last().Presence != step.presence || known.Deleted != step.wasDeleted {
+				t.Errorf("expected presence %d and %t, found %+v, known as %+v", step.presence, step.wasDeleted, j.last(), known)
+			}
+		}
+	})
+}
+
 func TestAColdStorageIsAwaited(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		j := s.follow(widgets())

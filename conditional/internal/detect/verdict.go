@@ -130,7 +130,8 @@ func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory
 	if now.Sub(m.initializingSince) >= initializingTimeout {
 		return kindHistory{}.judgePresent(s, now)
 	}
-	return kindHistory{initializingSince: m.initializingSince}, Verdict{Presence: Absent, Reason: "StorageInitializing", Message: "the API server is still starting the storage of the kind"}, true
+	m = kindHistory{initializingSince: m.initializingSince, wasDeleted: m.wasDeleted || !m.deletedAt.IsZero()}
+	return m, Verdict{Presence: Absent, Reason: "StorageInitializing", Message: "the API server is still starting the storage of the kind", Deleted: m.wasDeleted}, true
 }
 
 func (m kindHistory) judgeMissing(s lookResult, now time.Time) (kindHistory, Verdict, bool) {

@@ -266,9 +266,9 @@ type InformerKind struct {
 	UID string
 }
 
-// IsLost reports whether what an informer of this kind watches is gone: the kind is absent, or has the CRD of another UID.
+// IsLost reports whether what an informer of this kind watches is gone: the kind is absent, or has the CRD of another UID, or none.
 func (k InformerKind) IsLost(isAbsent bool, uid string) bool {
-	return isAbsent || k.UID != "" && uid != "" && k.UID != uid
+	return isAbsent || k.UID != "" && k.UID != uid
 }
 
 func (k InformerKind) RESTMapping() *meta.RESTMapping {

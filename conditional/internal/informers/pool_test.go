@@ -148,6 +148,18 @@ func TestALeaseRefusesBadUse(t *testing.T) {
 	})
 }
 
+func TestAKindIsLostWithItsCRD(t *testing.T) {
+	of := InformerKind{UID: "1"}
+	for uid, want := range map[string]bool{"1": false, "2": true, "": true} {
+		if got := of.IsLost(false, uid); got != want {
+			t.Errorf("served with the CRD %q: lost %t, want %t", uid, got, want)
+		}
+	}
+	if !of.IsLost(true, "1") || (InformerKind{}).IsLost(false, "1") {
+		t.Error("expected an absent kind to be lost, and none whose CRD was not known")
+	}
+}
+
 func TestMain(m *testing.M) {
 	// One of them slows errors down by a clock of the process, which is decades ahead of a bubble's.
 	utilruntime.ErrorHandlers = nil
