@@ -41,12 +41,15 @@ type resourceWatch struct {
 	isClosed    bool
 	objects     map[string]objectFacts
 	isSynced    bool          // the objects were listed
-	isAway      bool          // it is broken, so no events come
+	isAway      bool          // it was broken, and nothing has come since: events may be missing
 	isRefused   bool          // the watch is not allowed; its objects are outdated
 	retryPause  time.Duration // after the last refusal
 }
 
-var _ toolscache.TransformingStore = &resourceWatch{}
+var (
+	_ toolscache.TransformingStore      = &resourceWatch{}
+	_ toolscache.ReflectorBookmarkStore = &resourceWatch{}
+)
 
 type objectFacts struct {
 	uid         string
@@ -96,6 +99,7 @@ func (w *resourceWatch) applyObject(obj any, gone bool) error {
 	}
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
+	w.isAway = false
 	if gone {
 		w.dropObject(m.Name)
 	} else {
@@ -105,10 +109,19 @@ func (w *resourceWatch) applyObject(obj any, gone bool) error {
 	return nil
 }
 
+// Bookmark comes when there was no event for a minute.
+func (w *resourceWatch) Bookmark(string) error {
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
+	w.isAway = false
+	return nil
+}
+
 // Replace stores a list of all objects, at first and whenever events may have been missed.
 func (w *resourceWatch) Replace(items []any, _ string) error {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
+	w.isAway = false
 	now := map[string]*metav1.PartialObjectMetadata{}
 	for _, item := range items {
 		if m, ok := item.(*metav1.PartialObjectMetadata); ok {
@@ -214,15 +227,21 @@ func (w *resourceWatch) noteDisconnect() {
 	w.lookAtIdleKinds()
 }
 
-// noteConnect schedules looks after a watch that was broken or ended before its time, with a server that stops perhaps: the next
-// one may serve other kinds. What was missing until now is counted anew, since the event that tells why comes now.
-func (w *resourceWatch) noteConnect(endedEarly bool) {
+// noteEarlyEnd is for a watch that ends before its time, with a server that stops perhaps.
+func (w *resourceWatch) noteEarlyEnd() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
-	if !endedEarly && !w.isAway {
+	w.isAway = true
+}
+
+// noteConnect schedules looks after a watch that was away: the server may be another one, and serve other kinds. What was missing
+// until now is counted anew, since the event that tells why comes soon; a server that has just started takes seconds for that.
+func (w *resourceWatch) noteConnect() {
+	w.session.mu.Lock()
+	defer w.session.mu.Unlock()
+	if !w.isAway {
 		return
 	}
-	w.isAway = false
 	for s := range w.subscribers {
 		for _, t := range s.kinds {
 			t.history.misses = 0
@@ -294,7 +313,6 @@ func (t watchTarget) groupVersionResource() schema.GroupVersionResource {
 type listWatcher struct {
 	client metadata.Getter
 	watch  *resourceWatch
-	endsAt time.Time // of the last watch, if nothing happens to it before
 }
 
 func (s *listWatcher) listMetadata(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -320,10 +338,8 @@ func (s *listWatcher) openWatch(ctx context.Context, o metav1.ListOptions) (apiw
 		cancel()
 		return nil, s.handleError(ctx, err)
 	}
-	now := time.Now()
-	s.watch.noteConnect(now.Before(s.endsAt))
-	s.endsAt = now.Add(limit - 2*lookTimeout)
-	return &boundedWatch{Interface: w, cancel: cancel}, nil
+	s.watch.noteConnect()
+	return &boundedWatch{Interface: w, cancel: cancel, watch: s.watch, endsAt: time.Now().Add(limit - 2*lookTimeout)}, nil
 }
 
 func (s *listWatcher) withNameSelector(o metav1.ListOptions) metav1.ListOptions {
@@ -346,14 +362,19 @@ func (s *listWatcher) handleError(ctx context.Context, err error) error {
 	return err
 }
 
-// boundedWatch releases the timer of its deadline when it is stopped.
+// boundedWatch releases the timer of its deadline when it is stopped, which the reflector does at its end.
 type boundedWatch struct {
 	apiwatch.Interface
 
 	cancel context.CancelFunc
+	watch  *resourceWatch
+	endsAt time.Time // if nothing happens to it before
 }
 
 func (s *boundedWatch) Stop() {
 	s.Interface.Stop()
 	s.cancel()
+	if time.Now().Before(s.endsAt) {
+		s.watch.noteEarlyEnd()
+	}
 }

@@ -504,12 +504,14 @@ func TestADeletionWhileTheWatchIsAwayIsAwaited(t *testing.T) {
 	for _, row := range []struct {
 		name      string
 		away      time.Duration
+		late      time.Duration // between the reconnection and the first event
 		isDeleted bool
 		change    func(s *simulatedServer, crd watchTarget)
 	}{
-		{"the CRD has gone", 20 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
-		{"its version is not served any more", 20 * time.Second, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
-		{"the watch stays away", time.Hour, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"the CRD has gone", 20 * time.Second, 0, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"the CRD has gone, and the server tells it late", time.Second, 9 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"its version is not served any more", 20 * time.Second, 0, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
+		{"the watch stays away", time.Hour, 0, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
@@ -523,7 +525,9 @@ func TestADeletionWhileTheWatchIsAwayIsAwaited(t *testing.T) {
 				<-time.After(min(row.away, watchGrace+longPause))
 				if row.away < watchGrace {
 					wantPresences(t, j, Served, Unclear)
-					w.noteConnect(true)
+					w.noteConnect()
+					pass(row.late)
+					wantPresences(t, j, Served, Unclear)
 					s.list(w)
 					<-time.After(missesSpan + time.Second)
 				}
