@@ -28,7 +28,7 @@ import (
 
 // cleaner cleans up something outside of the cluster when its object is gone; it has no finalizer to wait for that.
 type cleaner struct {
-	client.Client
+	client.Reader
 	takes time.Duration
 	block chan struct{} // not nil: a clean-up waits for it
 
@@ -37,8 +37,8 @@ type cleaner struct {
 	cleaned map[string]bool
 }
 
-func newCleaner(c client.Client) *cleaner {
-	return &cleaner{Client: c, created: map[string]bool{}, cleaned: map[string]bool{}}
+func newCleaner(c client.Reader) *cleaner {
+	return &cleaner{Reader: c, created: map[string]bool{}, cleaned: map[string]bool{}}
 }
 
 func (c *cleaner) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -92,7 +92,7 @@ func TestTheLastDeletionsOfACRDAreReconciled(t *testing.T) {
 		},
 		"a setup function with client-go's queue": func(mgr manager.Manager, c *cleaner) (*Group, error) {
 			return Setup(mgr, Served(widgetKind()), func(mgr manager.Manager) error {
-				c.Client = mgr.GetClient()
+				c.Reader = mgr.GetClient()
 				return ctrl.NewControllerManagedBy(mgr).For(newWidget()).Named("deletions-setup").
 					WithOptions(controller.Options{UsePriorityQueue: new(false), MaxConcurrentReconciles: 2}).Complete(c)
 			}, Name("deletions-setup"))
@@ -136,7 +136,7 @@ func TestTheLastDeletionsAreReconciledThoughTheirWatchIsAway(t *testing.T) {
 	s.installCRD(def)
 	p := s.newProxy(s.cfg)
 	mgr := s.newManagerFor(p.config())
-	c := newCleaner(mgr.GetClient())
+	c := newCleaner(mgr.GetCache()) // A client reads what is unstructured from the server.
 	g, err := NewControllerManagedBy(mgr).For(newWidget()).Named("deletions-unwatched").Build(c)
 	testenv.Must(t, err)
 	defer s.startManager(mgr)()

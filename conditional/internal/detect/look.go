@@ -48,6 +48,24 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 	l.scheduleAfterLook(b, f, now)
 }
 
+// LookUp asks discovery for a kind that need not have a subscriber. Its verdict is Served, or Absent.
+func (d *Detector) LookUp(ctx context.Context, gvk schema.GroupVersionKind) (Verdict, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	found, err := d.server.discoverKinds(ctx, gvk.GroupVersion())
+	s, isServed := found[gvk.Kind]
+	switch {
+	case err != nil:
+		d.outcomes[outcomeUnreadable].Add(1)
+		return Verdict{}, err
+	case !isServed:
+		d.outcomes[outcomeMissing].Add(1)
+		return Verdict{Presence: Absent}, nil
+	}
+	d.outcomes[outcomePresent].Add(1)
+	return Verdict{Presence: Served, Plural: s.plural, Namespaced: s.scope == "Namespaced"}, nil
+}
+
 // checkDiscovery looks at everything when the server serves something else than at the last check: nothing tells of kinds without
 // a CRD, nor of what changes while a watch is lost.
 func (l *detectionSession) checkDiscovery() {

@@ -168,23 +168,34 @@ func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind)
 	if known || err != nil {
 		return kind, err
 	}
-	// Discovery takes no context, and is not waited for any longer than for ctx and the scope.
-	var mapping *meta.RESTMapping
+	// A mapper takes no context, and is not waited for any longer than for ctx and the scope.
+	var asked informers.InformerKind
 	var failed error
 	found := make(chan struct{})
 	go func() {
 		defer close(found)
-		mapping, failed = v.mapper.RefreshableMapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		asked, failed = v.askForKind(gvk)
 	}()
 	if err = v.waitDone(ctx, found, nil); err == nil {
-		err = failed
+		kind, err = asked, failed
 	}
 	if err != nil {
 		err = fmt.Errorf("find the resource of %s: %w", gvk, err)
 		if ctx.Err() != nil { // As in any cache, a wait that the caller ends is a time-out.
 			err = k8serrors.NewTimeoutError(err.Error(), 0)
 		}
-		return kind, err
+	}
+	return kind, err
+}
+
+// askForKind asks for the one group version. The mapper, which asks for all that there are, is for what that does not find.
+func (v *scopedCache) askForKind(gvk schema.GroupVersionKind) (informers.InformerKind, error) {
+	if verdict, err := v.state.Detector.LookUp(v.lifetime, gvk); err == nil && verdict.Presence == detect.Served {
+		return kindFromVerdict(gvk, verdict), nil
+	}
+	mapping, err := v.mapper.RefreshableMapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return informers.InformerKind{}, err
 	}
 	return informers.InformerKind{
 		GVK: gvk, Plural: mapping.Resource.Resource, Namespaced: mapping.Scope.Name() == meta.RESTScopeNameNamespace,

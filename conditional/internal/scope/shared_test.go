@@ -90,6 +90,18 @@ func TestInformersAreShared(t *testing.T) {
 	}
 }
 
+// A scope whose kinds no condition names asks discovery for what it needs and not for all that there is.
+func TestAKindThatNobodyWaitsForTakesOneQuestion(t *testing.T) {
+	r := newScopeEnv(t)
+	l := r.begin(Options{}, func(*Manager) {})
+	before := r.asked.Load()
+	r.listen(l.GetCache(), &corev1.ConfigMap{}, "none")
+	if n := r.asked.Load() - before; n != 1 {
+		t.Errorf("expected one question to discovery, found %d", n)
+	}
+	r.end(l)
+}
+
 // TestNeighbourOnASharedInformerLosesNoEvent is a promise: what shares an informer with a group does not notice that
 // the group comes and goes.
 func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
