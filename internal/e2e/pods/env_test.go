@@ -225,6 +225,10 @@ type clusterView struct {
 		Backup       struct {
 			Time *metav1.Time `json:"time"`
 		} `json:"backup"`
+		BinlogShipping struct {
+			RestorableSince string `json:"restorableSince"`
+			ShippedUntil    string `json:"shippedUntil"`
+		} `json:"binlogShipping"`
 	} `json:"status"`
 }
 

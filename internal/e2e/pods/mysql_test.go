@@ -37,10 +37,11 @@ func TestMySQLOnRealPods(t *testing.T) {
 		{"reconciliation stops, and a rollout waits for clustering too", (*mysqlSuite).testReconciliationStop},
 		{"a rollout replaces one Pod at a time, the primary last", (*mysqlSuite).testRollout},
 		{"volumes grow without a restart, and do not shrink", (*mysqlSuite).testVolumesGrow},
+		{"sessions are encrypted, and passwords change while clients write", (*mysqlSuite).testRotation},
 		{"a replica's server that hangs is restarted", (*mysqlSuite).testHungReplica},
 		{"the primary's server is killed", (*mysqlSuite).testPrimaryKilled},
 		{"the primary's Pod is deleted", (*mysqlSuite).testPrimaryDeleted},
-		{"a backup is restored into a new cluster", (*mysqlSuite).testBackupAndRestore},
+		{"a new cluster has what another had before a mistake", (*mysqlSuite).testBackupAndRestore},
 		{"a cluster that is stopped is deleted", (*mysqlSuite).testDeleteWhileStopped},
 	})
 }
@@ -194,13 +195,56 @@ func (s *mysqlSuite) expectNothingLost(t *testing.T) {
 	before := len(s.writer.acknowledged())
 	eventually(t, "clients write", func() error { return s.writer.expectMoreThan(before) })
 	acknowledged := s.writer.acknowledged()
-	rows := s.query(t, "test", s.readCluster(t, "test").Status.Primary, "SELECT id FROM app.written")
+	rows := s.queryPrimary(t, "SELECT id FROM app.written")
 	if lost := missingNumbers(t, acknowledged, rows); len(lost) > 0 {
 		t.Errorf("acknowledged rows: expected all of %d, found %v missing", len(acknowledged), lost)
 	}
 	s.logf(t, "%d rows were acknowledged so far, and all of them are there", len(acknowledged))
 }
 
+// testRotation leaves the old passwords valid, as the client that writes has one of them.
+func (s *mysqlSuite) testRotation(t *testing.T) {
+	s.startWriting(t)
+	s.expectEncryptedSessions(t)
+	credential := func() string { return s.kubectl(t, "moco", "credential", "-u", "moco-writable", "test") }
+	old, began := credential(), time.Now()
+	s.kubectl(t, "moco", "rotate", "test", "--wait")
+	if credential() == old {
+		t.Error("expected another password, found the same")
+	}
+	s.logf(t, "passwords are rotated after %.1fs; the longest time without an acknowledgement was %s", time.Since(began).Seconds(), s.writer.longestGap())
+	s.waitUntilHealthy(t, "test")
+	s.expectEncryptedSessions(t)
+	s.expectNothingLost(t)
+}
+
+// expectEncryptedSessions leaves out the probes, which do not leave their Pod, the session that asks, which uses the socket, and threads
+// of replication, which have the name of who started them.
+func (s *mysqlSuite) expectEncryptedSessions(t *testing.T) {
+	t.Helper()
+	var all []string
+	for i := range 3 {
+		for line := range strings.Lines(s.query(t, "test", i, "SELECT DISTINCT processlist_user, variable_value FROM performance_schema.threads JOIN "+
+			"performance_schema.status_by_thread USING (thread_id) WHERE variable_name = 'Ssl_cipher' AND name = 'thread/sql/one_connection' AND "+
+			"processlist_user LIKE 'moco-%' AND processlist_user <> 'moco-agent' AND processlist_id <> CONNECTION_ID()")) {
+			user, cipher, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			if cipher == "" {
+				t.Errorf("instance %d: expected each session to be encrypted, found one of %s that is not", i, user)
+			}
+			all = append(all, user)
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	s.logf(t, "encrypted are the sessions of %s", strings.Join(all, ", "))
+	for _, user := range []string{"moco-admin", "moco-repl", "moco-writable"} {
+		if !slices.Contains(all, user) {
+			t.Errorf("sessions: expected one of %s, found %q", user, all)
+		}
+	}
+}
+
+// testBackupAndRestore deletes rows by mistake after a backup.
 func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	s.startWriting(t)
 	s.expectNothingLost(t)
@@ -228,16 +272,30 @@ func (s *mysqlSuite) testBackupAndRestore(t *testing.T) {
 	s.expectColumns(t, fmt.Sprintf("test True True %d 3 True True %s", s.readCluster(t, "test").Status.Primary, point))
 	s.logf(t, "a backup is made after %.1fs", time.Since(began).Seconds())
 	began = time.Now()
+	s.queryPrimary(t, "INSERT INTO app.t VALUES (3, 'after the backup')")
+	want := s.queryPrimary(t, "CHECKSUM TABLE app.t, app.written")
+	point = s.queryPrimary(t, "SELECT DATE_FORMAT(UTC_TIMESTAMP() + INTERVAL 1 SECOND, '%Y-%m-%dT%TZ')")
+	testenv.Eventually(t, "the point has passed", func() error {
+		now := s.queryPrimary(t, "SELECT DATE_FORMAT(UTC_TIMESTAMP(), '%Y-%m-%dT%TZ')")
+		return testenv.ErrorIf(now <= point, "expected a time after %s, found %s", point, now)
+	})
+	s.queryPrimary(t, "DELETE FROM app.t")
+	eventually(t, "the point can be restored", func() error {
+		shipped := s.readCluster(t, "test").Status.BinlogShipping
+		return testenv.ErrorIf(shipped.RestorableSince == "" || shipped.ShippedUntil < point, "expected every point until %s, found %+v", point, shipped)
+	})
+	s.logf(t, "the point before the mistake can be restored after %.1fs", time.Since(began).Seconds())
+	began = time.Now()
 	s.apply(t, "copy.yaml", append(words, "{POINT}", point)...)
 	if s.waitUntilHealthy(t, "copy").Status.RestoredTime == nil {
 		t.Error("expected the time of the restore, found none")
 	}
-	s.logf(t, "a new cluster of the backup is healthy after %.1fs", time.Since(began).Seconds())
+	s.logf(t, "a new cluster as of that point is healthy after %.1fs", time.Since(began).Seconds())
 	for _, table := range []string{"app.t", "app.written"} {
 		s.expectEqualRows(t, "copy", table, 3)
-		if got, want := s.query(t, "copy", 2, "CHECKSUM TABLE "+table), s.query(t, "test", 0, "CHECKSUM TABLE "+table); got != want {
-			t.Errorf("rows of %s: expected %q, found %q", table, want, got)
-		}
+	}
+	if got := s.query(t, "copy", 2, "CHECKSUM TABLE app.t, app.written"); got != want {
+		t.Errorf("rows: expected %q, found %q", want, got)
 	}
 	for i := 1; i < 3; i++ {
 		if got := s.query(t, "copy", i, "SELECT STATE FROM performance_schema.clone_status"); got != "Completed" {
@@ -387,6 +445,7 @@ func startRowWriter(t *testing.T, e *podsEnv, cluster string) *rowWriter {
 	cfg.Net, cfg.DBName = "tcp", "app"
 	cfg.Addr = e.kubectl(t, "get", "service", "moco-"+cluster+"-primary", "-o", "jsonpath={.spec.clusterIP}") + ":3306"
 	cfg.User, cfg.Passwd = "moco-writable", e.kubectl(t, "moco", "credential", "-u", "moco-writable", cluster)
+	cfg.TLSConfig = "skip-verify"
 	cfg.Timeout, cfg.ReadTimeout, cfg.WriteTimeout, cfg.RejectReadOnly = tryLimit, tryLimit, tryLimit, true
 	connector, err := mysql.NewConnector(cfg)
 	testenv.ExpectNoError(t, err)
@@ -473,6 +532,11 @@ func (e *podsEnv) query(t *testing.T, cluster string, index int, statements ...s
 	out, err := e.tryQuery(t, cluster, index, statements...)
 	testenv.ExpectNoError(t, err)
 	return out
+}
+
+func (s *mysqlSuite) queryPrimary(t *testing.T, statement string) string {
+	t.Helper()
+	return s.query(t, "test", s.readCluster(t, "test").Status.Primary, statement)
 }
 
 func (e *podsEnv) tryQuery(t *testing.T, cluster string, index int, statements ...string) (string, error) {
