@@ -74,7 +74,7 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	response, err := s.callHandler(ctx, req, route)
+	response, err := s.callHandler(ctx, w, req, route)
 	status := response.Status
 	switch {
 	case err == nil:
@@ -89,13 +89,13 @@ func (s *server) serveRoute(w http.ResponseWriter, req *http.Request, pattern st
 }
 
 // callHandler turns a panic of a handler into an error, so that it ends one request and not the server.
-func (s *server) callHandler(ctx context.Context, req *http.Request, route handlers.Route) (response handlers.Response, err error) {
+func (s *server) callHandler(ctx context.Context, w http.ResponseWriter, req *http.Request, route handlers.Route) (response handlers.Response, err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = fmt.Errorf("panic: %v at %s", panicked, debug.Stack())
 		}
 	}()
-	request := &handlers.Request{API: s.api, HTTP: req, Base: "https://" + req.Host}
+	request := &handlers.Request{API: s.api, HTTP: req, Deadlines: http.NewResponseController(w), Base: "https://" + req.Host}
 	if !route.Public {
 		caller, err := s.authenticator.Authenticate(ctx, req.Header.Get("Authorization"), req.RemoteAddr)
 		if err != nil {

@@ -43,6 +43,7 @@ const (
 	// A manifest takes up to 30 MiB for some milliseconds, a reading of logs up to 5 MiB until the nodes and the client are done.
 	manifestSlots, manifestSlotsOfCaller = 3, 1
 	logSlots, logSlotsOfCaller           = 16, 4
+	uploadSlots, uploadSlotsOfCaller     = 8, 2
 )
 
 // Options are what the command line sets.
@@ -61,6 +62,8 @@ type Options struct {
 	MaxInstances int32
 	// Namespace is where CFOrgs are.
 	Namespace string
+	// BuilderURL is where the code of packages goes, with the token in BuilderTokenFile; both may be empty.
+	BuilderURL, BuilderTokenFile string
 	// MetricsAddress is the host:port to serve metrics on, without TLS; "0" and empty serve none.
 	MetricsAddress string
 	Log            *slog.Logger
@@ -150,9 +153,14 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
+	builder, err := handlers.NewCodeBuilder(o.BuilderURL, o.BuilderTokenFile)
+	if err != nil {
+		return nil, err
+	}
 	api := &handlers.API{
 		Store: store, Clock: clock.RealClock{}, Polls: handlers.NewPollTracker(clock.RealClock{}), Limits: payloads.ProcessLimits{MaxInstances: o.MaxInstances},
 		Manifests: handlers.NewRequestSlots(manifestSlots, manifestSlotsOfCaller), Logs: handlers.NewRequestSlots(logSlots, logSlotsOfCaller),
+		Uploads: handlers.NewRequestSlots(uploadSlots, uploadSlotsOfCaller), Builder: builder,
 	}
 	return &server{api: api, authenticator: authenticator, metrics: counted, log: o.Log}, nil
 }

@@ -5,6 +5,7 @@
 package build
 
 import (
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -46,13 +47,21 @@ func decideState(o Observed, droplet *korifiv1alpha1.Droplet) (korifiv1alpha1.Bu
 	case droplet != nil:
 		return korifiv1alpha1.StagedBuild, decision.True(korifiv1alpha1.StagedReason, "the droplet is there")
 	case o.Build.Status.State == korifiv1alpha1.FailedBuild:
-		return korifiv1alpha1.FailedBuild, decision.False(korifiv1alpha1.BuildFailedReason, "whoever builds the droplet says that it failed; make a new CFBuild")
+		return korifiv1alpha1.FailedBuild, decision.False(korifiv1alpha1.BuildFailedReason, explainFailure(o.Build))
 	case o.Package == nil:
 		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.PackageMissingReason,
 			"expected the CFPackage "+o.Build.Spec.PackageRef.Name+", found none; it is waited for")
 	default:
 		return korifiv1alpha1.StagingBuild, decision.Unknown(korifiv1alpha1.BuiltByOthersReason, "the package holds code; somebody else has to fill in status.droplet")
 	}
+}
+
+// explainFailure returns what the builder says in its condition.
+func explainFailure(b *korifiv1alpha1.CFBuild) string {
+	if said := meta.FindStatusCondition(b.Status.Conditions, korifiv1alpha1.SucceededCondition); said != nil && said.Status == metav1.ConditionFalse && said.Message != "" {
+		return said.Message
+	}
+	return "whoever builds the droplet says that it failed; make a new CFBuild"
 }
 
 // DecidePackageReady returns the condition Ready of a package: whether droplets can be made from it.

@@ -116,12 +116,12 @@ func (w *env) startManager(t testing.TB, binary string, flags ...string) {
 	w.WaitForAppAdmission(t, system, korifiv1alpha1.FirstRevision)
 }
 
-func (w *env) startAPI(t testing.TB, binary string) {
+func (w *env) startAPI(t testing.TB, binary string, flags ...string) {
 	t.Helper()
 	folder, address := t.TempDir(), testenv.FreeAddress(t)
-	w.api = testenv.StartProcess(t, binary, []string{
+	w.api = testenv.StartProcess(t, binary, append([]string{
 		"cf-api", "--kubeconfig", w.writeKubeconfig(t, "torpor-cf-api"), "--address", address, "--tls-folder", folder, "--caller-rate", callerRate, "--metrics-address", w.apiMetrics,
-	}, nil)
+	}, flags...), nil)
 	w.url = "https://" + address
 	testenv.Eventually(t, "the API answers", func() error {
 		ca, err := os.ReadFile(filepath.Join(folder, "tls.crt"))

@@ -71,7 +71,7 @@ func createApp(ctx context.Context, r *Request, body payloads.AppBody) (Response
 	}
 	message := repositories.CreateAppMessage{
 		Name: body.Name, Space: space, Metadata: body.Metadata, Environment: body.EnvironmentVariables,
-		Lifecycle: korifiv1alpha1.LifecycleType(cmp.Or(body.Lifecycle.Type, string(korifiv1alpha1.BuildpackLifecycle))),
+		Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.LifecycleType(cmp.Or(body.Lifecycle.Type, string(korifiv1alpha1.BuildpackLifecycle)))},
 	}
 	app, err := r.Store.CreateApp(ctx, r.Caller, message)
 	return presentCreated(r, presenter.ForApp, app, err)

@@ -174,7 +174,7 @@ func (r *Request) respondDroplets(builds []*korifiv1alpha1.CFBuild, isWanted fun
 		})
 }
 
-// matchResources answers a client that is about to send code: none of it is known, and the package is refused in words.
+// matchResources answers a client that is about to send code: none of it is known.
 func matchResources(context.Context, *Request) (Response, error) {
 	response, err := ok(map[string]any{"resources": []struct{}{}})
 	response.Status = http.StatusCreated
@@ -182,10 +182,13 @@ func matchResources(context.Context, *Request) (Response, error) {
 }
 
 func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (Response, error) {
+	isCode := r.Builder != nil && body.Type == string(korifiv1alpha1.BitsPackage)
 	switch {
-	case body.Type != string(korifiv1alpha1.DockerPackage):
-		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because Torpor builds no code; found " + cmp.Or(body.Type, "none") + "; push with --docker-image")
-	case body.Data.Image == "":
+	case !isCode && body.Type != string(korifiv1alpha1.DockerPackage):
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because Torpor builds no code and no builder is configured; found " + cmp.Or(body.Type, "none") + "; push with --docker-image")
+	case isCode && body.Data.Image != "":
+		return Response{}, apierrors.NewUnprocessableEntity("expected no data.image of a package of type bits, found one; leave it out")
+	case !isCode && body.Data.Image == "":
 		return Response{}, apierrors.NewUnprocessableEntity("expected data.image of a package of type docker, found none; name the image")
 	case (body.Data.Username == "") != (body.Data.Password == ""):
 		return Response{}, apierrors.NewUnprocessableEntity("expected both data.username and data.password of a registry, or neither, found one; the client takes the password from CF_DOCKER_PASSWORD")
@@ -193,6 +196,9 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 	app, err := r.Store.GetApp(ctx, r.Caller, body.Relationships.App.Data.GUID)
 	if err != nil {
 		return Response{}, err
+	}
+	if isCode && app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because the app is for images, found bits; push with --docker-image, or under another name")
 	}
 	made, err := r.Store.CreatePackage(ctx, r.Caller, app, repositories.PackageImage{Name: body.Data.Image, Username: body.Data.Username, Password: body.Data.Password})
 	return presentCreated(r, presenter.ForPackage, made, err)

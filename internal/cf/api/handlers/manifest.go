@@ -35,7 +35,7 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 		if err != nil {
 			return Response{}, nameAppliedApps(err, manifest.Applications[:i])
 		}
-		warnings = append(warnings, wanted.IgnoredParts()...)
+		warnings = append(warnings, wanted.IgnoredParts(r.Builder != nil)...)
 		if warning != "" {
 			warnings = append(warnings, warning)
 		}
@@ -138,8 +138,8 @@ func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	switch {
 	case err != nil:
 		return err
-	case app == nil && wanted.Docker == nil:
-		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected docker.image, because Torpor builds no code, found none; push with --docker-image. " +
+	case app == nil && wanted.Docker == nil && r.Builder == nil:
+		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected docker.image, because Torpor builds no code and no builder is configured, found none; push with --docker-image. " +
 			"A builder such as kpack makes droplets of CFBuilds of apps that kubectl makes: see docs/cf.md")
 	case app != nil && wanted.Docker != nil && app.Spec.Lifecycle.Type != korifiv1alpha1.DockerLifecycle:
 		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected an app for docker images, found one with the lifecycle " +
@@ -156,11 +156,9 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 		return "", err
 	}
 	if app == nil {
-		message := repositories.CreateAppMessage{Name: wanted.Name, Space: space, Lifecycle: korifiv1alpha1.BuildpackLifecycle}
-		if wanted.Docker != nil {
-			message.Lifecycle = korifiv1alpha1.DockerLifecycle
-		}
-		app, err = r.Store.CreateApp(ctx, r.Caller, message)
+		app, err = r.Store.CreateApp(ctx, r.Caller, repositories.CreateAppMessage{Name: wanted.Name, Space: space, Lifecycle: lifecycleOf(wanted)})
+	} else if wished := lifecycleOf(wanted); r.Builder != nil && wished.Type == app.Spec.Lifecycle.Type {
+		app, err = r.Store.SetBuildpacks(ctx, r.Caller, app, wished.Data)
 	}
 	if err == nil && !wanted.Metadata.IsEmpty() {
 		_, err = r.Store.UpdateApp(ctx, r.Caller, app, "", wanted.Metadata)
@@ -177,6 +175,14 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 		}
 	}
 	return r.applyRoutes(ctx, app, wanted)
+}
+
+// lifecycleOf returns how the droplets of an app are made.
+func lifecycleOf(wanted payloads.ManifestApp) korifiv1alpha1.Lifecycle {
+	if wanted.Docker != nil {
+		return korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}
+	}
+	return korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.BuildpackLifecycle, Data: korifiv1alpha1.LifecycleData{Buildpacks: wanted.Buildpacks, Stack: wanted.Stack}}
 }
 
 func (r *Request) applyProcess(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestProcess) error {

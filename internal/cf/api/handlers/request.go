@@ -29,14 +29,18 @@ type API struct {
 	Polls *PollTracker
 	// Limits are what a process may ask for.
 	Limits payloads.ProcessLimits
-	// Manifests are for reading manifests, Logs for reading logs: both take megabytes.
-	Manifests, Logs *RequestSlots
+	// Manifests are for reading manifests, Logs for reading logs: both take megabytes. Uploads take minutes.
+	Manifests, Logs, Uploads *RequestSlots
+	// Builder takes code; nil if there is none.
+	Builder *CodeBuilder
 }
 
 // Request is one request of a caller.
 type Request struct {
 	*API
 	HTTP *http.Request
+	// Deadlines are those of the connection.
+	Deadlines *http.ResponseController
 	// Caller is nil where the route is public.
 	Caller *authorization.Caller
 	// Base is the API's own address as the client knows it, such as https://cf.example.com.

@@ -62,7 +62,7 @@ func generalRoutes() []Route {
 		{get, "/v3/roles", false, "roles of users, not of groups, in spaces or orgs that are named: `space_guids`, `organization_guids`, `types`, `user_guids`, `include=user`", "list rolebindings", listRoles},
 		{del, "/v3/roles/{guid}", false, "take a role away", "get, delete rolebindings", deleteRole},
 		{get, "/v3/users", false, "the users that are asked for, because Kubernetes has no list of them: `usernames`, `guids`", "none", listUsers},
-		{post, "/v3/resource_matches", false, "none: nothing of a push is kept", "none", matchResources},
+		{post, "/v3/resource_matches", false, "none: no code is known from before", "none", matchResources},
 		{post, "/v3/spaces/{guid}/manifest_diff", false, "what a manifest would change; it changes nothing", "list cfapps, get secrets", getManifestDiff},
 		{get, "/v3/jobs/{guid}", false, "deletions and manifests; held until it is over, at most 10 s", "get what is deleted", getJob},
 		{get, "/v3/audit_events", false, "stops, starts and restarts of apps, and the events of Kubernetes about them: `target_guids`, `types`", "list cfapps, events", listAuditEvents},
@@ -128,8 +128,9 @@ func processRoutes() []Route {
 func dropletRoutes() []Route {
 	return []Route{
 		{get, "/v3/packages", false, "packages: `app_guids`", "get cfapps, cfpackages", listPackages},
-		{post, "/v3/packages", false, "name an image; type docker only; a login at its registry becomes a Secret of the app", "create cfpackages; for a login create and patch secrets", withBody(createPackage)},
+		{post, "/v3/packages", false, "name an image, or with --builder-url await code; a login at its registry becomes a Secret of the app", "create cfpackages; for a login create and patch secrets", withBody(createPackage)},
 		{get, "/v3/packages/{guid}", false, "a package", "get cfpackages", getPackage},
+		{post, "/v3/packages/{guid}/upload", false, "hand code to the builder; held until it is kept, at most 10 min", "patch cfpackages", uploadCode},
 		{get, "/v3/packages/{guid}/droplets", false, "the droplets made from it", "get cfpackages, cfapps", listPackageDroplets},
 		{get, "/v3/apps/{guid}/packages", false, "an app's packages", seesApp, listPackages},
 		{post, "/v3/builds", false, "make a droplet from a package", "create cfbuilds", withBody(createBuild)},
@@ -199,7 +200,7 @@ type MissingFeature struct{ What, Why string }
 // MissingFeatures returns the parts of CF v3 that clients may look for. Their paths are answered with 404, Unknown request.
 func MissingFeatures() []MissingFeature {
 	return []MissingFeature{
-		{"packages of type bits, buildpacks, staging", "Torpor builds no code; push an image, or fill in a CFBuild's droplet"},
+		{"buildpacks, staging", "Torpor builds no code: push an image, or give it a builder"},
 		{"TCP routes, internal and private domains, wildcard hosts, weights of destinations", "not built"},
 		{"service brokers, managed services, service keys", "not built; make user-provided services"},
 		{"roles of groups, quotas", "they are RoleBindings and ResourceQuotas: use kubectl"},

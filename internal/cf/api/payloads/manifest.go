@@ -49,6 +49,9 @@ type ManifestApp struct {
 	RandomRoute  bool      `json:"random-route"`
 	DefaultRoute bool      `json:"default-route"`
 	Metadata     *Metadata `json:"metadata"`
+	// Buildpacks and Stack are for who builds code.
+	Buildpacks []string `json:"buildpacks"`
+	Stack      string   `json:"stack"`
 	// parts are all that the app has, also those that are ignored.
 	parts map[string]json.RawMessage
 }
@@ -209,7 +212,7 @@ func (a ManifestApp) Variables() map[string]*string {
 }
 
 // IgnoredParts returns a warning for each part of an app that was ignored although it asks for something.
-func (a ManifestApp) IgnoredParts() []string {
+func (a ManifestApp) IgnoredParts(isCodeBuilt bool) []string {
 	const ready = "an instance is ready when its health check has succeeded once"
 	var all []string
 	warn := func(name, instead string, is json.RawMessage) {
@@ -220,15 +223,17 @@ func (a ManifestApp) IgnoredParts() []string {
 	for _, part := range []struct{ name, instead string }{
 		{"services", "hand over credentials in the environment"},
 		{"sidecars", "make a process of each"},
-		{"buildpacks", "Torpor builds no code"},
-		{"buildpack", "Torpor builds no code"},
-		{"stack", "Torpor builds no code"},
+		{"buildpack", "name buildpacks"},
 		{"features", "none can be switched"},
 		{"readiness-health-check-http-endpoint", ready},
 		{"readiness-health-check-invocation-timeout", ready},
 		{"readiness-health-check-interval", ready},
 	} {
 		warn(part.name, part.instead, a.parts[part.name])
+	}
+	if !isCodeBuilt || a.Docker != nil {
+		warn("buildpacks", "no code is built", a.parts["buildpacks"])
+		warn("stack", "no code is built", a.parts["stack"])
 	}
 	for _, p := range a.AllProcesses() {
 		if p.LogRateLimit != "" && p.LogRateLimit != "-1" {

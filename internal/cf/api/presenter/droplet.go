@@ -29,15 +29,18 @@ type AppRelationship struct {
 
 // ForPackage shows a package.
 func ForPackage(base string, p *korifiv1alpha1.CFPackage) PackageResponse {
-	// An image needs nothing to be ready; code is never uploaded here.
-	state := "AWAITING_UPLOAD"
-	if p.Spec.Type == korifiv1alpha1.DockerPackage {
-		state = "READY"
+	// Code is ready when the builder has said which image holds it.
+	state, data := "READY", PackageData{}
+	switch {
+	case p.Spec.Type == korifiv1alpha1.DockerPackage:
+		data.Image = p.Spec.Source.Registry.Image
+	case p.Spec.Source.Registry.Image == "":
+		state = "AWAITING_UPLOAD"
 	}
 	return PackageResponse{
 		Resource: newResource(p.Name, p.CreationTimestamp.Time), Type: string(p.Spec.Type), State: state,
-		Data: PackageData{Image: p.Spec.Source.Registry.Image}, Relationships: AppRelationship{App: RelationshipTo(p.Spec.AppRef.Name)},
-		Links: Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
+		Data: data, Relationships: AppRelationship{App: RelationshipTo(p.Spec.AppRef.Name)},
+		Links: Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "upload": {HRef: base + "/v3/packages/" + p.Name + "/upload", Method: "POST"}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
 	}
 }
 

@@ -60,7 +60,7 @@ func (s *Store) FindAppByName(space, name string) (*korifiv1alpha1.CFApp, error)
 // CreateAppMessage describes an app to create.
 type CreateAppMessage struct {
 	Name, Space string
-	Lifecycle   korifiv1alpha1.LifecycleType
+	Lifecycle   korifiv1alpha1.Lifecycle
 	Environment map[string]string
 	Metadata    *payloads.Metadata
 }
@@ -75,7 +75,7 @@ func (s *Store) CreateApp(ctx context.Context, caller *authorization.Caller, mes
 		korifiv1alpha1.GUIDLabel: guid, korifiv1alpha1.SpaceGUIDLabel: message.Space, korifiv1alpha1.DisplayNameLabel: hashName(message.Name),
 	}}}
 	app.Spec = korifiv1alpha1.CFAppSpec{
-		DisplayName: message.Name, DesiredState: korifiv1alpha1.StoppedState, Lifecycle: korifiv1alpha1.Lifecycle{Type: message.Lifecycle},
+		DisplayName: message.Name, DesiredState: korifiv1alpha1.StoppedState, Lifecycle: message.Lifecycle,
 		EnvSecretName: guid + "-env",
 	}
 	setMetadata(app, message.Metadata)
@@ -95,6 +95,21 @@ func (s *Store) CreateApp(ctx context.Context, caller *authorization.Caller, mes
 	}
 	s.WaitForCache(ctx, app)
 	return app, nil
+}
+
+// SetBuildpacks changes what the next build of an app's code uses; what is empty stays.
+func (s *Store) SetBuildpacks(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, data korifiv1alpha1.LifecycleData) (*korifiv1alpha1.CFApp, error) {
+	given := jsonObject{}
+	if len(data.Buildpacks) > 0 {
+		given["buildpacks"] = data.Buildpacks
+	}
+	if data.Stack != "" {
+		given["stack"] = data.Stack
+	}
+	if len(given) == 0 {
+		return app, nil
+	}
+	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"lifecycle": jsonObject{"data": given}}})
 }
 
 // setMetadata adds what a client sets to a new object.

@@ -36,7 +36,7 @@ func (s *Store) ListBuildsOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) 
 // GetPackage returns a package that the caller may see.
 func (s *Store) GetPackage(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFPackage, error) {
 	return find[*korifiv1alpha1.CFPackage](ctx, s, caller, guid, cacheLookup{
-		list: &korifiv1alpha1.CFPackageList{}, noun: "package", resource: packagesResource, resourceType: PackageResourceType,
+		list: &korifiv1alpha1.CFPackageList{}, noun: "package", resource: PackagesResource, resourceType: PackageResourceType,
 	})
 }
 
@@ -45,10 +45,11 @@ func (s *Store) ListPackagesOfApp(ctx context.Context, app *korifiv1alpha1.CFApp
 	return listOfApp[*korifiv1alpha1.CFPackage](ctx, s, app, "list packages", &korifiv1alpha1.CFPackageList{})
 }
 
-// PackageImage is an image, and who is let in at its registry; nobody in particular if Username is empty.
+// PackageImage is an image, and who is let in at its registry; nobody in particular if Username is empty. Without a name, the package
+// awaits code.
 type PackageImage struct{ Name, Username, Password string }
 
-// CreatePackage names an image that an app may run.
+// CreatePackage names an image that an app may run, or awaits the code of one.
 func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, image PackageImage) (*korifiv1alpha1.CFPackage, error) {
 	registry := korifiv1alpha1.Registry{Image: image.Name}
 	if image.Username != "" {
@@ -58,8 +59,12 @@ func (s *Store) CreatePackage(ctx context.Context, caller *authorization.Caller,
 		}
 		registry.ImagePullSecrets = []corev1.LocalObjectReference{{Name: secret}}
 	}
+	kind := korifiv1alpha1.DockerPackage
+	if image.Name == "" {
+		kind = korifiv1alpha1.BitsPackage
+	}
 	return create(ctx, s, caller, &korifiv1alpha1.CFPackage{ObjectMeta: ownedByApp(app, newOrderedGUID()), Spec: korifiv1alpha1.CFPackageSpec{
-		Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: app.Name}, Source: korifiv1alpha1.PackageSource{Registry: registry},
+		Type: kind, AppRef: korifiv1alpha1.Reference{Name: app.Name}, Source: korifiv1alpha1.PackageSource{Registry: registry},
 	}})
 }
 
@@ -100,6 +105,9 @@ func (s *Store) CreateBuild(ctx context.Context, caller *authorization.Caller, a
 		PackageRef: korifiv1alpha1.Reference{Name: from.Name}, AppRef: from.Spec.AppRef, StagingMemoryMB: defaultMemoryMB, StagingDiskMB: defaultDiskMB,
 		Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle},
 	}}
+	if from.Spec.Type == korifiv1alpha1.BitsPackage {
+		build.Spec.Lifecycle = app.Spec.Lifecycle
+	}
 	build.Labels[korifiv1alpha1.PackageGUIDLabel] = from.Name
 	return create(ctx, s, caller, build)
 }

@@ -48,12 +48,13 @@ const (
 	appsResource      = "cfapps"
 	processesResource = "cfprocesses"
 	buildsResource    = "cfbuilds"
-	packagesResource  = "cfpackages"
-	spacesResource    = "cfspaces"
-	routesResource    = "cfroutes"
-	tasksResource     = "cftasks"
-	servicesResource  = "cfserviceinstances"
-	bindingsResource  = "cfservicebindings"
+	// PackagesResource is also asked about before code is taken.
+	PackagesResource = "cfpackages"
+	spacesResource   = "cfspaces"
+	routesResource   = "cfroutes"
+	tasksResource    = "cftasks"
+	servicesResource = "cfserviceinstances"
+	bindingsResource = "cfservicebindings"
 )
 
 // resourceTypeOf returns what clients call an object.
