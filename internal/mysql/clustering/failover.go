@@ -484,10 +484,9 @@ func (p InstanceHistory) withProgress(i *instanceFacts, now time.Time) InstanceH
 	if i.IsPrimary {
 		count, isDue = i.Executed.Count(), i.SemiSync.Waiting > 0 || !i.Owned.NumberedBy(i.UUID).IsEmpty()
 	}
-	p.StalledSince = startOfStreak(p.StalledSince, i.Reachable && isDue && count == p.Count, now)
 	p.ConnectingSince = startOfStreak(p.ConnectingSince, i.Reachable && i.Channel.IO == Connecting, now)
-	if i.Reachable {
-		p.Count = count
+	if i.Reachable { // Otherwise nobody knows; one that hangs often does not answer either.
+		p.StalledSince, p.Count = startOfStreak(p.StalledSince, isDue && count == p.Count, now), count
 	}
 	return p
 }
