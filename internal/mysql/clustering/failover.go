@@ -51,8 +51,11 @@ func isDown(p *instanceFacts) bool {
 // isClusterStarting reports whether all servers have just started, since none of them has its settings or threads. Their
 // primary may need a moment longer.
 func isClusterStarting(d *derivedFacts) bool {
-	p := d.primary
-	if !d.hasPrimary() || p.Reachable || !p.Pod.Exists || p.Pod.Terminating || d.Now.Sub(p.Past.UnreachableSince) >= clusterStartTimeout {
+	p, patience := d.primary, clusterStartTimeout
+	if p.Pod.Ready && !p.Refused { // It has been up, and hangs.
+		patience = stallTimeout
+	}
+	if !d.hasPrimary() || p.Reachable || !p.Pod.Exists || p.Pod.Terminating || d.Now.Sub(p.Past.UnreachableSince) >= patience {
 		return false
 	}
 	hasServedBefore := func(i *instanceFacts) bool {

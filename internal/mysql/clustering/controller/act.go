@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -180,11 +181,15 @@ func (s *observation) runAction(ctx context.Context, i int, do clustering.Action
 
 // runBeside runs statements that may come while an action runs.
 func (s *observation) runBeside(ctx context.Context, i int, run func(context.Context, *sqlclient.Server) error) error {
+	return s.runBesideWithin(ctx, i, readTimeout, run)
+}
+
+func (s *observation) runBesideWithin(ctx context.Context, i int, timeout time.Duration, run func(context.Context, *sqlclient.Server) error) error {
 	if s.conns[i] == nil {
 		return errNoConnection
 	}
 	// The server's pool keeps one connection free for these, however long an action hangs.
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return run(ctx, s.conns[i].server)
 }
@@ -206,6 +211,9 @@ func (s *observation) killConnections(ctx context.Context, do clustering.KillCon
 	})
 }
 
+// fenceTimeout is above the two seconds that MySQL takes to stop a thread whose login at the source hangs.
+const fenceTimeout = 2 * readTimeout
+
 // stopIO fences all instances at once: while it does so, the old primary may still acknowledge.
 func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 	failures := make([]error, len(do.Indexes))
@@ -213,7 +221,7 @@ func (s *observation) stopIO(ctx context.Context, do clustering.StopIO) error {
 	for at, i := range do.Indexes {
 		all.Go(func() {
 			s.clusterConns.interruptAction(ctx, i)
-			failures[at] = s.runBeside(ctx, i, func(ctx context.Context, server *sqlclient.Server) error {
+			failures[at] = s.runBesideWithin(ctx, i, fenceTimeout, func(ctx context.Context, server *sqlclient.Server) error {
 				if err := server.CancelStatements(ctx); err != nil {
 					return err
 				}

@@ -349,6 +349,8 @@ func (c *clusterConns) startAction(ctx context.Context, i int, do clustering.Act
 	if !action.awaitDone(ctx, wait) {
 		return nil
 	}
+	c.mu.Lock() // The end of the manager closes all connections meanwhile.
+	defer c.mu.Unlock()
 	conn.action = nil
 	return action.err
 }

@@ -51,6 +51,8 @@ type environment struct {
 	metrics *Metrics
 	log     *testenv.LogBuffer
 	clock   shiftedClock
+	// stopManager ends the manager that was started last.
+	stopManager func()
 }
 
 type shiftedClock struct{ ahead time.Duration }
@@ -128,9 +130,10 @@ func (e *environment) startManager(t *testing.T) (stop func()) {
 		return e.pods.PodAddresses()[i]
 	}
 	controller := Controller{HostOf: host, Clock: e.clock, Metrics: e.metrics, WatchNamespaces: []string{e.name.Namespace}}
-	return testenv.StartManager(t, e.Environment, controller.SetupWithManager, func(o *manager.Options) {
+	e.stopManager = testenv.StartManager(t, e.Environment, controller.SetupWithManager, func(o *manager.Options) {
 		o.Logger, o.Cache = e.log.Logger(1), cache.Options{DefaultNamespaces: map[string]cache.Config{e.name.Namespace: {}}}
 	})
+	return e.stopManager
 }
 
 func (e *environment) getCluster(t *testing.T) *mocov1beta2.MySQLCluster {

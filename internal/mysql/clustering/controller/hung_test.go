@@ -34,11 +34,12 @@ func (e *environment) startStatement(t *testing.T, i int, user, password, statem
 	return ended
 }
 
+const countWaitingSessions = "select variable_value from performance_schema.global_status where variable_name = 'Rpl_semi_sync_source_wait_sessions'"
+
 func (e *environment) waitForWaitingSessions(t *testing.T, i int) {
 	t.Helper()
-	const query = "select variable_value from performance_schema.global_status where variable_name = 'Rpl_semi_sync_source_wait_sessions'"
 	testenv.Eventually(t, "a session waits for replicas", func() error {
-		got := e.query(t, i, query)
+		got := e.query(t, i, countWaitingSessions)
 		return testenv.ErrorIf(got == "0", "found %s", got)
 	})
 }
@@ -73,6 +74,51 @@ func TestGrantDuringDoubleRestart(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	client.check(t, e)
 	e.expectEqualRows(t)
+}
+
+// TestLoginsHang replaces the manager while a GRANT waits for replicas, so that neither it nor a replica can log in at the primary.
+func TestLoginsHang(t *testing.T) {
+	t.Parallel()
+	for name, triesTo := range map[string]bool{"the replicas try to": true, "the replicas were not told to": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newHealthyEnvironment(t)
+			e.annotate(t, map[string]string{mocov1beta2.RecloneAnnotation: mocov1beta2.RecloneErrant})
+			e.mustRun(t, 0, "app", "create table app.acked (id bigint primary key)")
+			e.waitForAnswer(t, "select count(*) from app.acked", "0")
+			e.stopManager()
+			for i := 1; i < instances; i++ {
+				e.servers[i].KillAtOnce(t)
+			}
+			here := e.openSession(t, 0, "root")
+			testenv.ExpectNoError(t, here.PingContext(t.Context()))
+			granted := e.startStatement(t, 0, "moco-admin", mysqld.AdminPassword, "create user 'late'@'%' identified by 'x'")
+			testenv.Eventually(t, "the GRANT waits", func() error {
+				var waiting string
+				err := here.QueryRowContext(t.Context(), countWaitingSessions).Scan(&waiting)
+				return errors.Join(err, testenv.ErrorIf(waiting == "0", "not yet"))
+			})
+			for i := 1; i < instances; i++ {
+				e.servers[i].StartAndWait(t)
+				if triesTo {
+					e.mustRun(t, i, "root", "set global rpl_semi_sync_replica_enabled = on", "start replica")
+				}
+			}
+			began := time.Now()
+			e.startManager(t)
+			client := e.startWriter(t)
+			testenv.Eventually(t, "rows are acknowledged", func() error { return testenv.ErrorIf(client.count() == 0, "none yet") })
+			t.Logf("no commit got through for %s", time.Since(began).Round(time.Millisecond))
+			e.servers[0].KillAtOnce(t) // As the kubelet does, who cannot log in either.
+			if err := <-granted; err == nil {
+				t.Error("the GRANT was told that its user is safe")
+			}
+			e.servers[0].StartAndWait(t)
+			e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+			client.check(t, e)
+			e.expectEqualRows(t)
+		})
+	}
 }
 
 // TestNoSessionIsToldOfUnacknowledgedCommit has an administrator's and a client's commit wait in a primary that is one no more.
