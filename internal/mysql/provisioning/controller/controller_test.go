@@ -250,6 +250,28 @@ func TestExistingPasswordsStay(t *testing.T) {
 	}
 }
 
+func TestClusterIsReadyAgainAfterItsPasswordsChange(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	e.addCluster(t, nil)
+	e.waitUntilReconciled(t)
+	e.reportRevision(t, "one")
+	for i := range 3 {
+		e.addPod(t, i, "one")
+	}
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
+	testenv.ExpectPatched(t, e.Environment, &corev1.Secret{ObjectMeta: e.meta("moco-test")}, func(s *corev1.Secret) {
+		s.StringData = map[string]string{"AGENT_PASSWORD": "another"}
+	})
+	e.annotate(t, "example.com/looked", "at")
+	e.waitUntilSettled(t, func() error {
+		files := &corev1.Secret{}
+		err := e.get(t, "moco-my-cnf-test", files)
+		return errors.Join(err, testenv.ErrorIf(!strings.Contains(string(files.Data["moco-agent-my.cnf"]), "another"), "expected the new password, found another"))
+	})
+	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
+}
+
 func TestRefusedObjectIsReported(t *testing.T) {
 	t.Parallel()
 	e := newClusterEnv(t, shared.Get(t))

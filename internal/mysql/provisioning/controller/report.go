@@ -14,6 +14,7 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -28,6 +29,8 @@ const (
 	version = 1
 	// userRetry is when to look again at what only a user can mend, and at a ConfigMap of which no event may come.
 	userRetry = time.Minute
+	// secretRetry is when to look again at a Secret that was applied.
+	secretRetry = time.Second
 	// renewalInterval is when to look at a certificate that nothing else makes look at.
 	renewalInterval = 12 * time.Hour
 )
@@ -84,6 +87,10 @@ func (c Controller) reportObjects(
 	if settingsConfigMapName(cluster) != "" {
 		out.RequeueAfter = cmp.Or(out.RequeueAfter, userRetry)
 	}
+	// Secrets are never watched, so that nothing else says that what was applied is there.
+	if refused == nil && slices.ContainsFunc(changes.Apply, isSecret) {
+		out.RequeueAfter = secretRetry
+	}
 	out.RequeueAfter = cmp.Or(out.RequeueAfter, renewalInterval)
 	return map[string]decision.Condition{
 		mocov1beta2.ReconcileSuccessCondition: success, mocov1beta2.StatefulSetReadyCondition: statefulSetReadiness(seen, changes),
@@ -135,6 +142,8 @@ func unknownConditions(cluster *mocov1beta2.MySQLCluster, message string) map[st
 	}
 	return unknown
 }
+
+func isSecret(obj *unstructured.Unstructured) bool { return obj.GetKind() == "Secret" }
 
 func statefulSetReadiness(seen observation, changes provisioning.ChangeSet) decision.Condition {
 	switch {
