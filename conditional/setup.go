@@ -109,17 +109,9 @@ func (g *Group) joinProcess(o options) (err error) {
 //
 //	mgr, err := ctrl.NewManager(cfg, conditional.ManagerOptions(ctrl.Options{…}))
 //
-// The caches of scopes have its Cache options (namespaces, selectors, transforms, ByObject, SyncPeriod and so on), and
-// their clients its Client options, MapperProvider and NewClient. Without it they have controller-runtime's defaults.
-// What a NewCache of your own adds to its options is not seen; Client.Cache.Reader must be empty.
-//
-// ByObject may name kinds that are not served: NewManager does not fail, and groups heed the entry when the kind comes.
-// The manager's own cache could not; so for the rest of the process it refuses the kind to plain controllers and
-// reads, rather than to watch more than was configured.
-//
-// The manager's own client and cache, which code outside of groups uses, follow the kinds that groups wait for: while
-// one is absent, the cache refuses it with a NoKindMatchError, and informers that exist only because of reads end; when
-// it comes back with another scope or plural, the client finds it. The manager's API reader does not.
+// The caches of scopes have its Cache options, and their clients its Client options, MapperProvider and NewClient; without it they have
+// controller-runtime's defaults. Client.Cache.Reader must be empty. ByObject may name kinds that are not served yet, and the manager's
+// own client and cache follow the kinds that groups wait for; see "Options of the outer cache and client" in docs/manual.md.
 func ManagerOptions(o manager.Options, opts ...ManagerOption) manager.Options {
 	var all managerOptions
 	for _, opt := range opts {

@@ -91,7 +91,7 @@ func (p *Pool) Lease(ctx context.Context, k InformerKind, isPrivate bool) (*Leas
 }
 
 // cacheOptions are those of a cache that never needs anything but this one kind.
-func (p *Pool) cacheOptions(k InformerKind) cache.Options {
+func (p *Pool) cacheOptions(ctx context.Context, k InformerKind) cache.Options {
 	opts := p.opts
 	opts.Mapper = k.newRESTMapper()
 	opts.ReaderFailOnMissingInformer = false
@@ -103,7 +103,7 @@ func (p *Pool) cacheOptions(k InformerKind) cache.Options {
 	}
 	// From these options controller-runtime may make a cache of several namespaces, and what is stoppable suits one, too.
 	maybeMany := len(opts.DefaultNamespaces) > 0 || len(opts.ByObject) > 0
-	opts.NewInformer = withWatchDraining(opts.NewInformer, maybeMany)
+	opts.NewInformer = withWatchDraining(ctx, opts.NewInformer, maybeMany)
 	return opts
 }
 
@@ -137,11 +137,12 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 		return nil, err
 	}
 	e := &pooledInformer{kind: k}
-	if e.cache, err = cache.New(p.cfg, p.cacheOptions(k)); err != nil {
-		return nil, err
-	}
 	// The informer outlives the call, and perhaps the scope, that starts it.
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	if e.cache, err = cache.New(p.cfg, p.cacheOptions(ctx, k)); err != nil {
+		e.cancel()
+		return nil, err
+	}
 	if e.informer, err = e.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
 		e.cancel()
 		return nil, err

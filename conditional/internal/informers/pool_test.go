@@ -107,7 +107,7 @@ func TestAnInformerGetsTheOptionsOfItsKindOnly(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := offline(opts)
-		got := p.cacheOptions(widget()).ByObject
+		got := p.cacheOptions(t.Context(), widget()).ByObject
 		if by, ok := got[mine]; !ok || len(got) != 1 || by.Label != opts.ByObject[mine].Label {
 			t.Errorf("got %v", got)
 		}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -86,10 +87,19 @@ func (s endingChecker) awaitSync(stopped, removed <-chan struct{}) {
 
 type newInformerFunc func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// withWatchDraining makes informers that drain a watch when they stop it: controller-runtime puts a filter into metadata
+// ownedInformer runs with the context of its pool. That of controller-runtime's cache is made of a channel, and to wait for it takes
+// a goroutine more.
+type ownedInformer struct {
+	toolscache.SharedIndexInformer
+	run func(logr.Logger)
+}
+
+func (o *ownedInformer) RunWithContext(ctx context.Context) { o.run(logr.FromContextOrDiscard(ctx)) }
+
+// withWatchDraining makes informers that run with ctx, and drain a watch when they stop it: controller-runtime puts a filter into metadata
 // watches whose goroutine blocks for ever on an event that is not received. For caches of many namespaces see
 // stoppableInformer.
-func withWatchDraining(next newInformerFunc, many bool) newInformerFunc {
+func withWatchDraining(ctx context.Context, next newInformerFunc, many bool) newInformerFunc {
 	if next == nil {
 		next = toolscache.NewSharedIndexInformer
 	}
@@ -106,9 +116,9 @@ func withWatchDraining(next newInformerFunc, many bool) newInformerFunc {
 		}
 		made := next(lw, obj, resync, indexers)
 		if many {
-			return &stoppableInformer{made, newEndingChecker(made), make(chan struct{})}
+			made = &stoppableInformer{made, newEndingChecker(made), make(chan struct{})}
 		}
-		return made
+		return &ownedInformer{made, func(log logr.Logger) { made.RunWithContext(logr.NewContext(ctx, log)) }}
 	}
 }
 
