@@ -62,11 +62,9 @@ func (ifServed) ApplyToOwns(*builder.OwnsInput) { panic(onlyHere) }
 // of For, Owns and Watches are all served, but for those with [IfServed]; it waits for them, and starts anew when they
 // come back.
 //
-// The reconciler stays the same object. Its exported fields that hold mgr, or a client, reader, cache, REST mapper or
-// HTTP client of mgr, hold that of the current scope after the first start, and so do those of the handlers and of what the
-// reconciler points to: do not share that with a plain controller. Complete refuses a reconciler that has one in a place
-// that cannot be set, such as a wrapper of the client. What a closure holds is not seen; with [ManagerOptions] its reads are
-// answered by the scope all the same. For several controllers in one group use [Setup].
+// The reconciler stays the same object. What of mgr its exported fields hold, those of its handlers, and of what they point to, is
+// that of the current scope after each start: do not share it with a plain controller. Complete refuses what cannot be set, such as a
+// wrapper of the client. What a closure holds is not seen. For several controllers in one group use [Setup].
 func NewControllerManagedBy(mgr manager.Manager) *Builder { return &Builder{mgr: mgr} }
 
 // For sets the kind that is reconciled. Options of the group may be among opts, for example [Poll].
