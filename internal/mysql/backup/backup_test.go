@@ -40,7 +40,11 @@ func TestChooseBackup(t *testing.T) {
 		"a point may be in another time zone":        {keys: all, point: noon().In(time.FixedZone("x", 3600)), want: first},
 		"a point before the first backup is refused": {keys: all, point: noon().Add(-time.Second), err: "found 2, the first of 2026-11-20T12:00:00Z; choose a later restore point"},
 		"half a backup does not count":               {keys: []string{half.Dump}, point: noon().AddDate(1, 0, 0), err: "none at all; look at the bucket"},
-		"an empty bucket is refused":                 {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
+		"MOCO's own backups are named": {
+			keys:  []string{second.Record, "moco/ns/test/20261120-100000/dump.tar", "moco/ns/test/20261120-100000/binlog.tar.zst", "moco/ns/test/20261120-110000/dump.tar", "moco/ns/test/20261120-123000/dump.tar", "moco/ns/test2/20261120-113000/dump.tar"},
+			point: noon(), err: "found 2 that MOCO made, the last of 2026-11-20T11:00:00Z, which only MySQL Shell can load",
+		},
+		"an empty bucket is refused": {point: noon(), err: "expected a backup of ns/test that is not after 2026-11-20T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := backup.ChooseBackup(row.keys, "ns", "test", row.point)

@@ -36,13 +36,18 @@ func ExpiredKeys(backups, segments []string, namespace, name string, cutoff time
 
 // wholeBackups returns the times of the backups with a record, oldest first.
 func wholeBackups(keys []string, namespace, name string) []time.Time {
+	return backupsWith(recordFile, keys, namespace, name)
+}
+
+// backupsWith returns the times of the backups that have a file, oldest first.
+func backupsWith(file string, keys []string, namespace, name string) []time.Time {
 	var whole []time.Time
 	for _, key := range keys {
 		middle, ok := strings.CutPrefix(key, ObjectPrefix(namespace, name))
 		if !ok {
 			continue
 		}
-		if at, err := time.Parse(timeFormat+"/"+recordFile, middle); err == nil {
+		if at, err := time.Parse(timeFormat+"/"+file, middle); err == nil {
 			whole = append(whole, at)
 		}
 	}

@@ -99,6 +99,8 @@ const (
 	// timeFormat names backups, in UTC, so that names sort as times do. It is upstream's.
 	timeFormat = "20060102-150405"
 	recordFile = "backup.json"
+	// mocoDumpFile is what MOCO's own backups are, in folders of the same names.
+	mocoDumpFile = "dump.tar"
 )
 
 // ObjectKeys are the names of one backup's objects.
@@ -125,7 +127,12 @@ func ChooseBackup(keys []string, namespace, name string, point time.Time) (Objec
 		}
 	}
 	found := "none at all; look at the bucket and at spec.restore.sourceNamespace and sourceName"
-	if len(whole) > 0 {
+	mocos := slices.DeleteFunc(backupsWith(mocoDumpFile, keys, namespace, name), func(at time.Time) bool { return at.After(point) })
+	switch {
+	case len(mocos) > 0:
+		found = fmt.Sprintf("%d that MOCO made, the last of %s, which only MySQL Shell can load; load it by hand into a cluster without spec.restore",
+			len(mocos), mocos[len(mocos)-1].Format(time.RFC3339))
+	case len(whole) > 0:
 		found = fmt.Sprintf("%d, the first of %s; choose a later restore point", len(whole), whole[0].Format(time.RFC3339))
 	}
 	return ObjectKeys{}, fmt.Errorf("expected a backup of %s/%s that is not after %s, found %s", namespace, name, point.UTC().Format(time.RFC3339), found)
