@@ -532,10 +532,10 @@ func (b *faultInjector) runGrantRound(t *testing.T, random *rand.Rand) {
 			b.killServer(t, i)
 		}
 	}
-	granted := make(chan struct{})
+	granted, statement := make(chan struct{}), fmt.Sprintf("create user 'u%d'@'%%' identified by 'x'", random.Uint64())
 	go func() {
 		defer close(granted)
-		_, _ = db.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("create user 'u%d'@'%%' identified by 'x'", random.Uint64())) // It is ended, or waits.
+		_, _ = db.ExecContext(context.WithoutCancel(ctx), statement) // It is ended, or waits.
 		_ = db.Close()
 	}()
 	pauseRandomly(t.Context(), random, 500*time.Millisecond, 3*time.Second)
