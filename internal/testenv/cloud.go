@@ -168,10 +168,10 @@ func (c *CloudServer) ListInstances(t testing.TB, infraID string) []CloudInstanc
 	})
 }
 
-// ExpectState returns an error unless every machine of the cluster is in the state, for use with Eventually.
+// ExpectState returns an error unless every machine of the cluster that was not terminated is in the state, for use with Eventually.
 func (c *CloudServer) ExpectState(t testing.TB, infraID, state string) error {
 	t.Helper()
-	machines := c.ListInstances(t, infraID)
+	machines := slices.DeleteFunc(c.ListInstances(t, infraID), func(i CloudInstance) bool { return i.State == "terminated" || i.State == "shutting-down" })
 	for _, i := range machines {
 		if i.State != state {
 			return fmt.Errorf("expected %s to be %s, found %s", i.Name, state, i.State)
@@ -198,6 +198,13 @@ func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string
 func (c *CloudServer) StopInstance(t testing.TB, id string) {
 	t.Helper()
 	c.callEC2(t, url.Values{"Action": {"StopInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
+}
+
+// ReplaceInstance terminates one machine and returns the id of another one of its cluster.
+func (c *CloudServer) ReplaceInstance(t testing.TB, infraID, id string) string {
+	t.Helper()
+	c.callEC2(t, url.Values{"Action": {"TerminateInstances"}, "InstanceId.1": {id}}, func([]byte) error { return nil })
+	return c.runInstance(t, infraID, infraID+"-replacement")
 }
 
 func (c *CloudServer) runInstance(t testing.TB, infraID, name string) string {

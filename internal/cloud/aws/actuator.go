@@ -356,10 +356,13 @@ func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][
 // StopAll implements actuator.BatchActuator.
 func (a *Actuator) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
 	return a.changePower(ctx, t, stopInstances, clusters, func(ctx context.Context, c *accountClient, ids []string) error {
-		_, err := c.api.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids})
+		_, err := c.api.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids}, onlyOnce)
 		return err
 	})
 }
+
+// onlyOnce keeps the SDK from sending a stop again by itself: whoever has it sent again first reads whether it is still wanted.
+func onlyOnce(o *ec2.Options) { o.Retryer = awssdk.NopRetryer{} }
 
 // requirePermissions asks by dry runs whether the machines may be started and stopped: what is refused halfway leaves a cluster that is
 // half down, and one that may not be started again could not wake.

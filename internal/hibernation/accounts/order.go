@@ -23,6 +23,9 @@ const (
 	StartVerb Verb = "start"
 )
 
+// firstStopPause is the first pause before stops are sent again, and stopPatience for how long they are.
+const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
+
 // parallelReads is how many specs are read at once before a stop.
 const parallelReads = 8
 
@@ -128,8 +131,8 @@ type clusterOrder struct {
 	name   types.NamespacedName
 	target actuator.Target
 	err    error
-	// isStale says that the hub wants something else by now.
-	isStale bool
+	// isStale says that the hub wants something else by now, and mayBeDone that the cloud may have carried it out before.
+	isStale, mayBeDone bool
 }
 
 // takeOrders takes the oldest orders. The others wait, so that the hub is asked about all that leave within the time of an order.
@@ -155,21 +158,9 @@ func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch [
 	defer cancel()
 	if verb == StopVerb {
 		requireRights(limited, a.batch, batch, new(maxRightsQuestions))
-		s.confirmStops(limited, batch)
-	}
-	leaving := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
-	var ids [][]string
-	for _, o := range leaving {
-		ids = append(ids, o.ids)
-	}
-	if len(leaving) > 0 {
-		do := a.batch.StartAll
-		if verb == StopVerb {
-			do = a.batch.StopAll
-		}
-		for i, err := range do(limited, leaving[0].target, ids) {
-			leaving[i].err = err
-		}
+		s.stopConfirmed(limited, a.batch, batch)
+	} else {
+		give(limited, a.batch.StartAll, batch)
 	}
 	if ctx.Err() != nil {
 		return
@@ -189,6 +180,49 @@ func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch [
 	a.noteAnswer(failed)
 	a.nextOrder = now.Add(withJitter(gatherTime + a.pause))
 	s.wakeUp()
+}
+
+// give sends orders that were neither refused nor withdrawn, and returns those that were sent.
+func give(ctx context.Context, do func(context.Context, actuator.Target, [][]string) []error, batch []*clusterOrder) []*clusterOrder {
+	leaving := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
+	var ids [][]string
+	for _, o := range leaving {
+		ids = append(ids, o.ids)
+	}
+	if len(leaving) > 0 {
+		for i, err := range do(ctx, leaving[0].target, ids) {
+			leaving[i].err = err
+		}
+	}
+	return leaving
+}
+
+// stopConfirmed sends stops again for a while if the cloud is busy or gone, and reads the specs each time before.
+func (s *Service) stopConfirmed(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder) {
+	began := s.Clock.Now()
+	for pause := firstStopPause; ; pause *= 2 {
+		s.confirmStops(ctx, orders)
+		orders = slices.DeleteFunc(give(ctx, batch.StopAll, orders), func(o *clusterOrder) bool {
+			class := actuator.ClassOf(o.err)
+			return o.err == nil || class != actuator.Throttled && class != actuator.Unreachable
+		})
+		wait := withJitter(pause)
+		if len(orders) == 0 || s.Clock.Since(began)+wait > stopPatience {
+			return // What is refused by now is ordered again later, by the passes.
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+		for _, o := range orders {
+			o.err, o.mayBeDone = nil, o.mayBeDone || actuator.ClassOf(o.err) == actuator.Unreachable
+		}
+	}
 }
 
 // maxRightsQuestions bounds how often it is asked for whom rights are missing: each question is two calls for each 900 machines.
@@ -266,7 +300,7 @@ func (s *Service) settle(o *clusterOrder, now time.Time) {
 	if !o.isStale {
 		c.confirmed = confirmedOrder{o.verb, o.noteAnswer(now), now}
 	}
-	if o.err != nil {
+	if o.err != nil || o.isStale && o.mayBeDone {
 		// It may have been carried out all the same, or in part.
 		c.unknownUntil = now
 	}

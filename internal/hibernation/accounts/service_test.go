@@ -37,6 +37,8 @@ type batchCloud struct {
 	// hangs is an account whose calls only end with their context, and throttles one that throttles so many calls.
 	hangs     string
 	throttles int
+	// refusesOrders is how many orders are throttled, for all of their machines.
+	refusesOrders int
 	// refused are the errors of machines, and denied those of clusters for which rights are missing.
 	refused map[string]error
 	denied  map[string]bool
@@ -155,6 +157,10 @@ func (c *batchCloud) order(ctx context.Context, t actuator.Target, verb Verb, cl
 	err := c.call(ctx, t)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.refusesOrders > 0 {
+		c.refusesOrders--
+		err = &actuator.Error{Class: actuator.Throttled, Message: "slow down"}
+	}
 	c.ordered = append(c.ordered, len(slices.Concat(clusters...)))
 	for i, ids := range clusters {
 		errs[i] = err
@@ -417,6 +423,22 @@ func TestAnOrderThatLeavesIsNoSleepAlsoIfItIsWithdrawn(t *testing.T) {
 		elapse(time.Second)
 		if got := f.stateOf(name); got != states(name, actuator.Starting, actuator.Starting) {
 			t.Errorf("after it: %s", got)
+		}
+	})
+}
+
+func TestAStopThatIsSentAgainIsConfirmedAgain(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names := f.fill(2)
+		f.cloud.mu.Lock()
+		f.cloud.refusesOrders, f.cloud.mustRun = 1, f.shouldRun
+		f.cloud.mu.Unlock()
+		f.stop(names...)
+		elapse(gatherTime + 2*callLatency + firstStopPause/2)
+		f.setRunning(names[0], true)
+		elapse(firstStopPause + callLatency)
+		if want := []int{4, 2}; !slices.Equal(f.cloud.ordered, want) || f.cloud.wrongStops > 0 {
+			t.Errorf("expected orders of %v machines, found %v; %d of clusters that should run", want, f.cloud.ordered, f.cloud.wrongStops)
 		}
 	})
 }

@@ -39,17 +39,21 @@ type clusterSetup struct {
 	machines int
 	// cloud has them; the environment's unless a test disturbs it for all.
 	cloud *testenv.CloudServer
+	// endpoint is where the manager calls that cloud; its own unless set.
+	endpoint string
 	// platform replaces spec.platform with what Torpor has no fields for.
 	platform map[string]any
 }
 
 // testCluster is one ClusterDeployment in a namespace of its own, with machines of its own.
 type testCluster struct {
-	env     *env
-	cloud   *testenv.CloudServer
-	key     client.ObjectKey
-	infraID string
-	ids     []string
+	env   *env
+	cloud *testenv.CloudServer
+	// cloudDir is the folder of a cloud that is the cluster's alone.
+	cloudDir string
+	key      client.ObjectKey
+	infraID  string
+	ids      []string
 	// desiredGeneration is the generation of the newest change by the test.
 	desiredGeneration int64
 	history           *statusHistory
@@ -67,6 +71,9 @@ func (e *env) newCluster(t *testing.T, edit func(*clusterSetup)) *testCluster {
 	s.cloud = r.cloud
 	if r.cloud != e.cloud {
 		r.keys = r.cloud.CredentialsData()
+	}
+	if r.endpoint != "" {
+		r.keys["endpoint_url"] = []byte(r.endpoint)
 	}
 	if r.machines > 0 {
 		s.ids = s.cloud.RunInstances(t, s.infraID, r.machines)

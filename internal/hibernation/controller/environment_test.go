@@ -41,6 +41,8 @@ type env struct {
 	log    testenv.LogBuffer
 	// metrics are those of the manager that was started last.
 	metrics *Metrics
+	// witness counts wrong stops; nil unless the test wants it.
+	witness *stopWitness
 }
 
 func newEnv(t *testing.T, cloudFlags ...string) *env {

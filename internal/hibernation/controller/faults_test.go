@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const (
+	// shownLag is for how long the cloud shows what was before.
+	shownLag = 2 * time.Second
+	// flipInterval is how often a power state changes that comes and goes.
+	flipInterval = time.Second
+	// usualFlips are those of all clusters together, unless TORPOR_FLIPS says more. There are at least minFlipped clusters, and more if
+	// each would change more than maxFlipsEach times.
+	usualFlips, minFlipped, maxFlipsEach = 200, 10, 200
+	flipsVariable                        = "TORPOR_FLIPS"
+)
+
+// fault is something that goes wrong while a cluster hibernates and again while it resumes, after which it has to get there.
+type fault struct {
+	// cloudFlags make the cloud that is the cluster's alone.
+	cloudFlags []string
+	// before comes before the power state is asked for, and during after that. Both may be nil.
+	before, during func(*testing.T, *testCluster)
+	// shows is what is reported then for each power state that is asked for; nothing is waited for where it is missing.
+	shows map[hivev1.PowerState]expectedCondition
+	// end ends the fault; nil if it ends by itself or lasts.
+	end func(*testing.T, *testCluster)
+}
+
+// faults are those of the table in docs/testing.md; the others of the table have tests of their own.
+func faults() map[string]fault {
+	inject := func(f testenv.CloudFault) func(*testing.T, *testCluster) {
+		return func(t *testing.T, s *testCluster) { t.Helper(); s.cloud.InjectFault(t, f) }
+	}
+	oneMachine := func(f testenv.CloudFault) func(*testing.T, *testCluster) {
+		return func(t *testing.T, s *testCluster) {
+			t.Helper()
+			f.InstanceIDs = s.ids[:1]
+			s.cloud.InjectFault(t, f)
+		}
+	}
+	restore := func(t *testing.T, s *testCluster) { t.Helper(); s.cloud.ClearFaults(t) }
+	both := func(e expectedCondition) map[hivev1.PowerState]expectedCondition {
+		return map[hivev1.PowerState]expectedCondition{hivev1.PowerStateHibernating: e, hivev1.PowerStateRunning: e}
+	}
+	unknown := func(reason string) map[hivev1.PowerState]expectedCondition {
+		return both(expectedCondition{hivev1.ClusterHibernatingCondition, "Unknown", reason, nil})
+	}
+	ready := func(hibernating, running string) map[hivev1.PowerState]expectedCondition {
+		return map[hivev1.PowerState]expectedCondition{
+			hivev1.PowerStateHibernating: {hivev1.ClusterReadyCondition, "False", hibernating, nil},
+			hivev1.PowerStateRunning:     {hivev1.ClusterReadyCondition, "False", running, nil},
+		}
+	}
+	return map[string]fault{
+		"the cloud throttles all calls": {
+			before: inject(testenv.CloudFault{Code: "RequestLimitExceeded"}), shows: unknown(hivev1.CloudThrottledReason), end: restore,
+		},
+		"the cloud takes one call in a second": {cloudFlags: []string{"--rate", "1", "--burst", "5"}},
+		"the cloud shows late what was done":   {cloudFlags: []string{"--read-lag", shownLag.String()}},
+		"one machine hangs between two states": {
+			before: func(t *testing.T, s *testCluster) {
+				t.Helper()
+				oneMachine(testenv.CloudFault{Kind: "stuckStopping"})(t, s)
+				oneMachine(testenv.CloudFault{Kind: "stuckPending"})(t, s)
+			},
+			shows: ready(hivev1.StoppingMachinesReason, hivev1.StartingMachinesReason), end: restore,
+		},
+		"one machine is refused until there is room": {
+			before: oneMachine(testenv.CloudFault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room."}),
+			shows: map[hivev1.PowerState]expectedCondition{
+				hivev1.PowerStateRunning: {hivev1.ClusterDegradedCondition, "True", hivev1.MachinesMissingReason, nil},
+			},
+			end: restore,
+		},
+		"a machine is replaced by another one": {during: func(t *testing.T, s *testCluster) {
+			t.Helper()
+			s.ids[0] = s.cloud.ReplaceInstance(t, s.infraID, s.ids[0])
+			s.env.witness.addMachines(s)
+		}},
+		"the cloud is down": {
+			before: func(t *testing.T, s *testCluster) { t.Helper(); s.cloud.KillAtOnce(t) },
+			shows:  unknown(hivev1.CloudUnreachableReason),
+			end: func(t *testing.T, s *testCluster) {
+				t.Helper()
+				s.cloud = startCloudAgain(t, s.cloud, s.cloudDir, nil)
+			},
+		},
+		"the credentials are revoked and restored": {
+			before: inject(testenv.CloudFault{Code: "AuthFailure"}), shows: unknown(hivev1.CredentialsInvalidReason), end: restore,
+		},
+		"the cloud takes calls and does not answer": {
+			before: inject(testenv.CloudFault{Delay: "1h"}), shows: unknown(hivev1.CloudUnreachableReason), end: restore,
+		},
+		"the API server takes connections and does not answer": {
+			before: func(t *testing.T, s *testCluster) {
+				t.Helper()
+				good := string(s.env.adminKubeconfig(t)[kubeconfigKey])
+				s.putSecret(t, adminSecret, map[string][]byte{kubeconfigKey: []byte(strings.ReplaceAll(good, s.env.Config.Host, "https://"+listenSilently(t)))})
+			},
+			// Before it hibernates, its nodes are read by the connection that was there.
+			shows: map[hivev1.PowerState]expectedCondition{hivev1.PowerStateRunning: {hivev1.ClusterReadyCondition, "False", hivev1.WaitingForAPIReason, nil}},
+			end: func(t *testing.T, s *testCluster) {
+				t.Helper()
+				s.putSecret(t, adminSecret, s.env.adminKubeconfig(t))
+			},
+		},
+	}
+}
+
+// TestFaults has each fault strike a cluster with a cloud of its own, all at the same time, and counts the stops that left the manager
+// without a look at the live spec, or against it.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.witness = newStopWitness(t, e)
+	e.startManager(t, clouds())
+	t.Run("rows", func(t *testing.T) {
+		for name, f := range faults() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := e.newWitnessedClusters(t, 1, f.cloudFlags)[0]
+				for _, state := range []hivev1.PowerState{hivev1.PowerStateHibernating, hivev1.PowerStateRunning} {
+					s.meetFault(t, f, state)
+				}
+			})
+		}
+		t.Run("the power state changes every second, and the cloud throttles and shows late what was done", func(t *testing.T) {
+			t.Parallel()
+			e.flipPowerStates(t)
+		})
+	})
+	if e.witness.stops == 0 || len(e.witness.wrong) > 0 {
+		t.Errorf("expected stops, all of clusters that should hibernate, found %d and wrong ones: %q", e.witness.stops, e.witness.wrong)
+	}
+}
+
+func (s *testCluster) meetFault(t *testing.T, f fault, state hivev1.PowerState) {
+	t.Helper()
+	if f.before != nil {
+		f.before(t, s)
+	}
+	s.env.witness.request(t, s, state)
+	if f.during != nil {
+		f.during(t, s)
+	}
+	if shown, ok := f.shows[state]; ok {
+		s.awaitCondition(t, shown)
+	}
+	if f.end != nil {
+		f.end(t, s)
+	}
+	testenv.Eventually(t, s.infraID+" is whole", func() error {
+		if meta.IsStatusConditionTrue(s.get(t).Status.Conditions, hivev1.ClusterDegradedCondition) {
+			return errors.New("it is degraded")
+		}
+		return s.hasCondition(settledCondition(state))
+	})
+	s.awaitSettled(t, state)
+}
+
+// startCloudAgain starts a cloud that was killed on its folder and port.
+func startCloudAgain(t *testing.T, killed *testenv.CloudServer, dir string, flags []string) *testenv.CloudServer {
+	t.Helper()
+	u, err := url.Parse(killed.URL)
+	testenv.ExpectNoError(t, err)
+	return testenv.StartCloud(t, append([]string{"--port", u.Port(), "--dir", dir}, flags...)...)
+}
+
+// listenSilently returns an address that takes connections and never answers.
+func listenSilently(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	testenv.ExpectNoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// flipPowerStates changes the power states of clusters of one account every second, half of them to the one and half to the other, and
+// has them come to rest.
+func (e *env) flipPowerStates(t *testing.T) {
+	t.Helper()
+	flips := usualFlips
+	if text := os.Getenv(flipsVariable); text != "" {
+		var err error
+		flips, err = strconv.Atoi(text)
+		testenv.ExpectNoError(t, err)
+	}
+	all := e.newWitnessedClusters(t, max(minFlipped, flips/maxFlipsEach), []string{"--read-lag", shownLag.String()})
+	shared := all[0].cloud
+	wanted := func(round, i int) hivev1.PowerState {
+		if (round+i)%2 == 0 {
+			return hivev1.PowerStateHibernating
+		}
+		return hivev1.PowerStateRunning
+	}
+	rounds, tick := flips/len(all), time.NewTicker(flipInterval)
+	defer tick.Stop()
+	for round := range rounds {
+		// The cloud has the manager try again, which must not stop what should run by then.
+		shared.InjectFault(t, testenv.CloudFault{Action: "StopInstances", Code: "RequestLimitExceeded", Times: 1})
+		for i, s := range all {
+			e.witness.request(t, s, wanted(round, i))
+		}
+		<-tick.C
+	}
+	shared.ClearFaults(t)
+	for i, s := range all {
+		s.awaitSettled(t, wanted(rounds-1, i))
+	}
+	stops, raced := e.witness.counts()
+	t.Logf("%d flips; all clusters of the test were stopped %d times, %d of them in the moment in which they were asked to run", rounds*len(all), stops, raced)
+}
