@@ -102,7 +102,7 @@ func fleetBenchCommand() *cobra.Command {
 		c        hibernation.Config
 		clusters []int
 		accounts []int
-		pprof    string
+		options  hibernation.FleetOptions
 		out      string
 	)
 	cmd := demoCommand(&cobra.Command{
@@ -112,7 +112,10 @@ func fleetBenchCommand() *cobra.Command {
 as there, and one server answers for the API servers of all clusters.
 
 Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged here.`,
-		Example: `  local bench-fleet --dir .cache/bench/stage --clusters 100,1000 --accounts 1,10 --out .cache/bench/fleet.json`,
+		Example: `  local bench-fleet --dir .cache/bench/stage --clusters 100,1000 --accounts 1,10 --out .cache/bench/fleet.json
+
+  # Ten thousand clusters, with what the manager costs while they hibernate
+  local bench-fleet --dir .cache/bench/stage --clusters 10000 --accounts 1 --limit 90m --idle 10m --out .cache/bench/fleet-10000.json`,
 	}, &c.Config, "bench", func(cmd *cobra.Command) error {
 		var sizes []hibernation.FleetSize
 		for _, n := range clusters {
@@ -120,7 +123,7 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 				sizes = append(sizes, hibernation.FleetSize{Clusters: n, Accounts: a})
 			}
 		}
-		measured, err := hibernation.RunFleet(cmd.Context(), c, sizes, pprof)
+		measured, err := hibernation.RunFleet(cmd.Context(), c, sizes, options)
 		if err != nil {
 			return err
 		}
@@ -129,7 +132,9 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 	f := cmd.Flags()
 	f.IntSliceVar(&clusters, "clusters", []int{100, 1000}, "how many clusters; each number is measured")
 	f.IntSliceVar(&accounts, "accounts", []int{1, 10}, "in how many accounts; each number is measured")
-	f.StringVar(&pprof, "pprof-address", "0", "host:port of the manager's profiles; 0 serves none")
+	f.DurationVar(&options.Limit, "limit", 20*time.Minute, "how long all clusters may take to reach a power state")
+	f.DurationVar(&options.Idle, "idle", 0, "how long all clusters hibernate before they resume; the manager's CPU time in the second half is measured")
+	f.StringVar(&options.Pprof, "pprof-address", "0", "host:port of the manager's profiles; 0 serves none")
 	f.StringVar(&out, "out", "fleet.json", "file for the medians, a flat JSON object")
 	f.StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
 	return cmd

@@ -30,7 +30,7 @@ type stopWitness struct {
 	// runningSince are when users were answered that their clusters are to run; those that are to hibernate are missing.
 	runningSince map[string]time.Time
 	// confirmedAt are when the manager began to read a live spec; a stop uses it up, but for the parts of a call that was refused for one
-	// machine. lastStop is how many machines the last stop was about.
+	// machine. lastStop is how many machines the last one was about that was confirmed.
 	confirmedAt map[string]time.Time
 	lastStop    map[string]int
 	// stops are clusters in calls, raced are those of them that were to run when the call came, and wrong says what must not be.
@@ -113,7 +113,9 @@ func (w *stopWitness) noteCall(form url.Values) {
 		since, isToRun := w.runningSince[cluster]
 		confirmed, isConfirmed := w.confirmedAt[cluster]
 		isPart := machines < w.lastStop[cluster]
-		w.lastStop[cluster] = machines
+		if isConfirmed {
+			w.lastStop[cluster] = machines
+		}
 		delete(w.confirmedAt, cluster)
 		if isToRun {
 			w.raced++

@@ -33,7 +33,6 @@ import (
 const (
 	fleetMachines = 6
 	fleetUsers    = 16
-	fleetLimit    = 20 * time.Minute
 	// describeLatency and changeLatency are what calls to EC2 take.
 	describeLatency = "200ms"
 	changeLatency   = "400ms"
@@ -43,6 +42,16 @@ const (
 
 func coreKind(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
+}
+
+// FleetOptions say how fleets are measured.
+type FleetOptions struct {
+	// Limit is how long all clusters may take to reach a power state.
+	Limit time.Duration
+	// Idle is how long all hibernate before they resume; in the second half the manager's idle CPU time is measured. Zero measures none.
+	Idle time.Duration
+	// Pprof is where the manager serves profiles; 0 is nowhere.
+	Pprof string
 }
 
 // FleetSize is how many clusters are measured, in how many accounts.
@@ -69,11 +78,11 @@ type fleet struct {
 	figures figures.Figures
 	// programs are those whose CPU time is measured, by name.
 	programs map[string]*runner.Program
-	pprof    string
+	options  FleetOptions
 }
 
 // RunFleet measures fleets, one after the other.
-func RunFleet(ctx context.Context, c Config, sizes []FleetSize, pprof string) (figures.Figures, error) {
+func RunFleet(ctx context.Context, c Config, sizes []FleetSize, options FleetOptions) (figures.Figures, error) {
 	f := figures.Figures{}
 	f.AddValue("machine_latency_seconds", bareLatency.Seconds())
 	f.AddValue("upstream_seconds_1000", upstreamSeconds)
@@ -83,7 +92,7 @@ func RunFleet(ctx context.Context, c Config, sizes []FleetSize, pprof string) (f
 			return nil, err
 		}
 		stage, end := context.WithCancel(ctx)
-		one := &fleet{clusterDemo: d, size: size, figures: f, programs: map[string]*runner.Program{}, pprof: pprof}
+		one := &fleet{clusterDemo: d, size: size, figures: f, programs: map[string]*runner.Program{}, options: options}
 		err = runner.RunSteps(d.EmptyDir, func() { one.build(stage) }, one.measure)
 		end()
 		if err != nil {
@@ -135,7 +144,7 @@ func (f *fleet) build(ctx context.Context) {
 	addresses := runner.FindFreeAddresses(f.Context, 2)
 	f.metrics, f.probes = addresses[0], addresses[1]
 	manager := f.StartProgram("manager", f.config.Torpor, "manager", "--kubeconfig", f.config.hubKubeconfig(), "--controllers", "hibernation",
-		"--metrics-address", f.metrics, "--metrics-insecure", "--probe-address", f.probes, "--pprof-address", f.pprof)
+		"--metrics-address", f.metrics, "--metrics-insecure", "--probe-address", f.probes, "--pprof-address", f.options.Pprof)
 	f.AwaitReady(manager, f.probes)
 	f.programs["manager"] = manager
 	f.awaitAll("Running", f.clusters(), nil)
@@ -256,10 +265,35 @@ func (f *fleet) measure() {
 		f.PrintObserved("all %s after %.1f s; a cluster: %.2f cloud calls (%.2f refused), %.2f status writes, %.2f events, %.2f reads of the hub, %.1f dials; %.1f s of the manager's CPU, %.0f MiB; load %s",
 			way.state, took, spent.calls/transitions, spent.refused/transitions, spent.statusWrites/transitions, spent.events/transitions,
 			spent.hubReads/transitions, spent.dials/transitions, spent.cpu, f.managerMemoryMiB(), readLoad())
+		if way.state == "Hibernating" && f.options.Idle > 0 {
+			f.measureIdle()
+		}
 	}
 	f.figures.AddValue(f.size.figureName("manager_rss_bytes"), f.managerMemoryMiB()*mebibyte)
 	if f.size.Accounts > 1 {
 		f.measureHungAccount()
+	}
+}
+
+// measureIdle lets all clusters hibernate for a while: at first they are looked at closely.
+func (f *fleet) measureIdle() {
+	f.pause(f.options.Idle / 2)
+	before, began := f.count(), time.Now()
+	f.pause(f.options.Idle / 2)
+	spent, minutes := f.count().since(before), time.Since(began).Minutes()
+	fraction := spent.cpu / time.Since(began).Seconds()
+	f.figures.AddValue(f.size.figureName("idle_cpu_fraction"), fraction)
+	f.figures.AddValue(f.size.figureName("idle_cloud_calls_per_account_and_minute"), spent.calls/minutes/float64(f.size.Accounts))
+	f.PrintObserved("all hibernate: %.2f %% of a processor for the manager, %.2f cloud calls a minute and account, %.0f dials; %.0f MiB; load %s",
+		100*fraction, spent.calls/minutes/float64(f.size.Accounts), spent.dials, f.managerMemoryMiB(), readLoad())
+}
+
+func (f *fleet) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-f.Context.Done():
+	case <-timer.C:
 	}
 }
 
@@ -314,7 +348,7 @@ func (f *fleet) forEachClusterQuietly(patch []byte, phases *fleetPhases) {
 
 // awaitAll returns when a watch has shown every awaited cluster in a power state.
 func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) {
-	ctx, cancel := context.WithTimeout(f.Context, fleetLimit)
+	ctx, cancel := context.WithTimeout(f.Context, f.options.Limit)
 	defer cancel()
 	missing := map[string]bool{}
 	for _, n := range awaited {
@@ -336,7 +370,7 @@ func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) {
 			}
 		}
 		if len(missing) > 0 && ctx.Err() != nil {
-			runner.FailStep("expected all clusters to be %s within %s, %d are not", state, fleetLimit, len(missing))
+			runner.FailStep("expected all clusters to be %s within %s, %d are not", state, f.options.Limit, len(missing))
 		}
 	}
 }
