@@ -5,7 +5,6 @@ package cf
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,7 +27,6 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/conversation"
 )
@@ -217,6 +215,16 @@ func benchLogs(t *testing.T, figures map[string]float64) {
 // readMetric returns a metric without labels.
 func (w *env) readMetric(t *testing.T, address, name string) float64 {
 	t.Helper()
+	found := readMetrics(t, address, name+" ")
+	if len(found) != 1 {
+		t.Fatalf("expected the metric %s, found %d", name, len(found))
+	}
+	return found[0]
+}
+
+// readMetrics returns the values of the metrics that begin so.
+func readMetrics(t *testing.T, address, begin string) (found []float64) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", http.NoBody)
 	testenv.ExpectNoError(t, err)
 	answer, err := http.DefaultClient.Do(request)
@@ -225,41 +233,14 @@ func (w *env) readMetric(t *testing.T, address, name string) float64 {
 	text, err := io.ReadAll(answer.Body)
 	testenv.ExpectNoError(t, err)
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name+" "); ok {
-			value, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+		if strings.HasPrefix(line, begin) {
+			fields := strings.Fields(line)
+			value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
 			testenv.ExpectNoError(t, err)
-			return value
+			found = append(found, value)
 		}
 	}
-	t.Fatalf("expected the metric %s, found none", name)
-	return 0
-}
-
-// benchRunning starts the apps of some spaces, and plays the controller of StatefulSets, the scheduler and the nodes: their own work is
-// not part of it.
-func (w *env) benchRunning(t *testing.T, spaces []string, figures map[string]float64) {
-	t.Helper()
-	for _, space := range spaces {
-		w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}}, &korifiv1alpha1.CFPackage{
-			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"},
-			Spec:       korifiv1alpha1.CFPackageSpec{Type: korifiv1alpha1.DockerPackage, AppRef: korifiv1alpha1.Reference{Name: "shop"}, Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: "shop:1"}}},
-		}, &korifiv1alpha1.CFBuild{
-			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop"},
-			Spec:       korifiv1alpha1.CFBuildSpec{PackageRef: korifiv1alpha1.Reference{Name: "shop"}, AppRef: korifiv1alpha1.Reference{Name: "shop"}, Lifecycle: korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}},
-		})
-		w.watch(t, &appsv1.StatefulSetList{}, space, w.playStatefulSets(t))
-	}
-	begin := time.Now()
-	inParallel(t, manyApps, func(ctx context.Context, i int) error {
-		app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: spaces[i%len(spaces)], Name: manyAppGUID(i)}}
-		process := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: app.Namespace, Name: revision.ProcessName(app.Name, korifiv1alpha1.WebProcess)}}
-		return errors.Join(
-			w.Client.Patch(ctx, process, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"desiredInstances":%d,"memoryMB":64}}`, runningInstances))),
-			w.Client.Patch(ctx, app, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"desiredState":"STARTED","currentDropletRef":{"name":"shop"}}}`))))
-	})
-	w.reported(t, spaces, korifiv1alpha1.StartedState)
-	figures["manager_rss_bytes_5000_running"] = w.readMetric(t, w.managerMetrics, "process_resident_memory_bytes")
-	t.Logf("%d apps run after %s; of the manager's memory %.0f MiB are in use", manyApps, time.Since(begin), w.readMetric(t, w.managerMetrics, "go_memstats_heap_alloc_bytes")/(1<<20))
+	return found
 }
 
 // playStatefulSets makes the Pods of each StatefulSet, which are ready at once.

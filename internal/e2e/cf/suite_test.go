@@ -57,7 +57,9 @@ type env struct {
 	// tb lives as long as the environment; what outlives a test is started with it.
 	tb testing.TB
 	// toHub is how the manager and the API reach the API server.
-	toHub clientcmdapi.Cluster
+	toHub        clientcmdapi.Cluster
+	manager      *testenv.Process
+	managerFlags []string
 	// api is the CF API; url and http lead to it.
 	api  *testenv.Process
 	url  string
@@ -109,10 +111,17 @@ func (w *env) startManager(t testing.TB, binary string, flags ...string) {
 	t.Helper()
 	address := testenv.FreeAddress(t)
 	w.InstallWebhooks(t, "https://"+address, nil)
-	testenv.StartProcess(t, binary, append([]string{
+	w.managerFlags = append([]string{
 		"manager", "--kubeconfig", w.writeKubeconfig(t, "torpor-manager"), "--namespace", system,
 		"--metrics-address", w.managerMetrics, "--metrics-insecure", "--probe-address", "0", "--webhook-address", address,
-	}, flags...), nil)
+	}, flags...)
+	w.runManager(t, binary)
+}
+
+// runManager also starts it again.
+func (w *env) runManager(t testing.TB, binary string) {
+	t.Helper()
+	w.manager = testenv.StartProcess(t, binary, w.managerFlags, nil)
 	w.WaitForAppAdmission(t, system, korifiv1alpha1.FirstRevision)
 }
 
