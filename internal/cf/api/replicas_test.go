@@ -58,13 +58,14 @@ func TestReplicasAgree(t *testing.T) {
 			t.Errorf("found %v, want two revisions", got)
 		}
 	})
-	t.Run("a job is known to a replica that did not begin it", func(t *testing.T) {
+	t.Run("a job is known to a replica that did not begin it, and what it says is so there", func(t *testing.T) {
 		const rounds = 20
 		for i := range rounds {
 			app := e.createApp(t, space, fmt.Sprintf("deleted-%d", i), 1, stopped)
 			both[1].awaitStatus(t, http.StatusOK, "/v3/apps/"+app)
 			job := alice.send(t, "DELETE", "/v3/apps/"+app, "").location
 			both[1].expect(t, http.StatusOK, "GET "+strings.TrimPrefix(job, e.url), "", "state=COMPLETE")
+			both[1].expect(t, http.StatusNotFound, "GET /v3/apps/"+app, "")
 		}
 	})
 	for _, path := range []string{"/v3/apps?order_by=name&space_guids=" + space, "/v3/spaces", "/v3/organizations", "/whoami"} {

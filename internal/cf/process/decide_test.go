@@ -75,7 +75,7 @@ func whenStopped(o *Observed)                  { o.App.Started = false }
 func whenOverlapping(o *Observed)              { o.App.Overlap = true }
 func duringDeployment(o *Observed)             { o.App.LastStop = 3 }
 func whenCancelled(o *Observed)                { o.App.LastStop, o.App.Rollout.Cancelled = 3, true }
-func duringCanary(o *Observed)                 { o.App.LastStop, o.App.Rollout.CanaryPercent = 3, 34 }
+func duringCanary(o *Observed)                 { o.App.LastStop, o.App.Rollout.CanaryPercent = 3, 50 }
 func wantingInstances(n int32) func(*Observed) { return func(o *Observed) { o.Desired = n } }
 
 func TestDecide(t *testing.T) {
@@ -307,5 +307,16 @@ func TestMessagesCount(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestCanaryInstancesAreRounded(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[[2]int32]int32{{1, 10}: 1, {3, 50}: 2, {4, 33}: 1, {4, 38}: 2, {10, 25}: 3, {3, 100}: 3, {2, 1000}: 2, {0, 50}: 0} {
+		o := observedApp(duringCanary, withLRP(4, 1))
+		o.Desired, o.App.Rollout.CanaryPercent = given[0], given[1]
+		if got := o.canaryInstances(); got != want {
+			t.Errorf("%d %% of %d instances: expected %d, found %d", given[1], given[0], want, got)
+		}
 	}
 }

@@ -20,14 +20,14 @@ func (o Observed) wantedInstances() int32 {
 }
 
 // canaryInstances returns how many instances the new revision is held at; 0 if it is not. At all of them it still waits beside
-// one older instance, as in Cloud Controller, so that a canary of one instance is one.
+// one older instance, as in Cloud Controller, so that a canary of one instance is one. It rounds as Cloud Controller does.
 func (o Observed) canaryInstances() int32 {
 	const all = 100
 	percent := o.App.Rollout.CanaryPercent
-	if percent <= 0 || o.App.Rollout.Cancelled || len(o.olderLRPs()) == 0 {
+	if percent <= 0 || o.Desired == 0 || o.App.Rollout.Cancelled || len(o.olderLRPs()) == 0 {
 		return 0
 	}
-	return (o.Desired*min(percent, all) + all - 1) / all
+	return max(1, (o.Desired*min(percent, all)+all/2)/all)
 }
 
 // isCanaryComplete reports whether a canary has its instances and waits to be continued.

@@ -56,7 +56,7 @@ func (s *Store) isGone(ctx context.Context, caller *authorization.Caller, guid s
 	err = caller.Client.Get(ctx, client.ObjectKeyFromObject(live), live)
 	switch {
 	case k8serrors.IsNotFound(err):
-		return true, nil
+		return false, nil // This replica would still answer with it, and notices soon that it is gone.
 	case err != nil:
 		return false, apierrors.ForbiddenAsNotFound(err, jobResourceType)
 	case live.GetDeletionTimestamp().IsZero():
