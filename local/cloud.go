@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -91,37 +92,78 @@ func serveCloud(ctx context.Context, h http.Handler, address string, port int, r
 const (
 	firstNetwork = 77
 	lastNetwork  = 126
+	// networkFile is where a folder keeps the network of its cloud.
+	networkFile = "network"
 	// guard is the address and port that a cloud holds in its network as long as it runs.
 	guard = ".255.254:4242"
 )
 
-var errNoNetwork = errors.New("expected a free loopback network between 127.77 and 127.126, found them all held by other clouds; stop one")
-
 // reserveNetwork finds a loopback network that no other cloud of this machine uses, and holds it.
 // A folder keeps its network, because its machines keep their addresses.
 func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil {
 		return "", nil, fmt.Errorf("make cloud folder: %w", err)
 	}
-	file := filepath.Join(dir, "network")
-	candidates := make([]string, 0, lastNetwork-firstNetwork+1)
-	for i := firstNetwork; i <= lastNetwork; i++ {
-		candidates = append(candidates, fmt.Sprintf("127.%d", i))
-	}
+	file := filepath.Join(dir, networkFile)
 	if kept, err := os.ReadFile(file); err == nil {
-		candidates = []string{strings.TrimSpace(string(kept))}
-	}
-	for _, network := range candidates {
-		// The listener is the lock on the network, and the kernel releases it with the process.
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", network+guard)
-		if err != nil {
-			continue
+		network := strings.TrimSpace(string(kept))
+		release, held := holdNetwork(ctx, network)
+		if !held {
+			return "", nil, fmt.Errorf("expected the loopback network %s, which %s keeps, found it held by another cloud; stop that one", network, dir)
 		}
-		if err := os.WriteFile(file, []byte(network+"\n"), 0o600); err != nil {
-			_ = l.Close()
-			return "", nil, fmt.Errorf("keep network: %w", err)
-		}
-		return network, func() { _ = l.Close() }, nil
+		return network, release, nil
 	}
-	return "", nil, errNoNetwork
+	// Networks that folders of clouds keep, which may be started again any moment, come last.
+	for _, mayBeKept := range []bool{false, true} {
+		for i := firstNetwork; i <= lastNetwork; i++ {
+			network := fmt.Sprintf("127.%d", i)
+			release, held := holdNetwork(ctx, network)
+			if !held {
+				continue
+			}
+			if !mayBeKept && isNetworkKept(network) {
+				release()
+				continue
+			}
+			if err := keepNetwork(network, file); err != nil {
+				release()
+				return "", nil, fmt.Errorf("keep network: %w", err)
+			}
+			return network, release, nil
+		}
+	}
+	return "", nil, fmt.Errorf("expected a free loopback network between 127.%d and 127.%d, found them all held by other clouds; stop one", firstNetwork, lastNetwork)
+}
+
+// holdNetwork takes the lock on a network, which is a listener, because the kernel releases it with the process.
+func holdNetwork(ctx context.Context, network string) (release func(), held bool) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", network+guard)
+	if err != nil {
+		return nil, false
+	}
+	return func() { _ = l.Close() }, true
+}
+
+// keptBy is the link to the file of the folder that keeps a network.
+func keptBy(network string) string {
+	return filepath.Join(os.TempDir(), fmt.Sprintf("torpor-networks-%d", os.Getuid()), network)
+}
+
+// isNetworkKept reports whether a folder that is still there keeps a network.
+func isNetworkKept(network string) bool {
+	kept, err := os.ReadFile(keptBy(network))
+	return err == nil && strings.TrimSpace(string(kept)) == network
+}
+
+// keepNetwork is called while the network is held.
+func keepNetwork(network, file string) error {
+	link := keptBy(network)
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(os.WriteFile(file, []byte(network+"\n"), 0o600), os.MkdirAll(filepath.Dir(link), 0o700), os.Symlink(file, link))
 }

@@ -196,14 +196,16 @@ func TestNeverRunningOnStaleReady(t *testing.T) {
 	history := s.recordVersions(t)
 	w.traffic.armKillPoints()
 	s.requestPowerState(t, hivev1.PowerStateRunning)
+	// The cluster's own controller calls them ready for 12 s after its start; the manager may not call it running after that either.
+	testenv.Eventually(t, "the manager looks at the nodes", func() error {
+		return testenv.ErrorIf(w.traffic.countRequests(listNodes) == 0, "expected the request %s, found %v", listNodes, w.traffic.listRequests())
+	})
+	lookedReady := s.areHeldNodesReady(t)
 	testenv.Eventually(t, "the manager waits for the nodes", func() error {
 		return checkCondition(s.getClusterDeployment(t), hivev1.ClusterReadyCondition, metav1.ConditionFalse, hivev1.WaitingForNodesReason)
 	})
 	began, looks := time.Now(), w.traffic.countRequests(listNodes)
-	// The cluster's own controller calls them ready for 12 s more; the manager may not call it running after that either.
-	lookedReady := false
 	testenv.Eventually(t, "the manager has looked at the nodes many times", func() error {
-		lookedReady = s.areHeldNodesReady(t) || lookedReady
 		n := w.traffic.countRequests(listNodes) - looks
 		return testenv.ErrorIf(n < minHoldLooks || time.Since(began) < minHoldTime, "expected %d looks in %s, found %d in %s", minHoldLooks, minHoldTime, n, time.Since(began))
 	})
