@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -119,14 +120,12 @@ func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 	}
 	// Networks that folders of clouds keep, which may be started again any moment, come last.
 	for _, mayBeKept := range []bool{false, true} {
-		for i := firstNetwork; i <= lastNetwork; i++ {
-			network := fmt.Sprintf("127.%d", i)
-			release, held := holdNetwork(ctx, network)
-			if !held {
+		for _, network := range networksByLastUse() {
+			if !mayBeKept && isNetworkKept(network) {
 				continue
 			}
-			if !mayBeKept && isNetworkKept(network) {
-				release()
+			release, held := holdNetwork(ctx, network)
+			if !held {
 				continue
 			}
 			if err := keepNetwork(network, file); err != nil {
@@ -151,6 +150,21 @@ func holdNetwork(ctx context.Context, network string) (release func(), held bool
 // keptBy is the link to the file of the folder that keeps a network.
 func keptBy(network string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("torpor-networks-%d", os.Getuid()), network)
+}
+
+// networksByLastUse begins with those that were not used for long, because machines of a cloud that has ended may still be dying.
+func networksByLastUse() []string {
+	var networks []string
+	lastUse := map[string]time.Time{}
+	for i := firstNetwork; i <= lastNetwork; i++ {
+		network := fmt.Sprintf("127.%d", i)
+		networks = append(networks, network)
+		if link, err := os.Lstat(keptBy(network)); err == nil {
+			lastUse[network] = link.ModTime()
+		}
+	}
+	slices.SortStableFunc(networks, func(a, b string) int { return lastUse[a].Compare(lastUse[b]) })
+	return networks
 }
 
 // isNetworkKept reports whether a folder that is still there keeps a network.
