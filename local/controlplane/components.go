@@ -148,8 +148,8 @@ func (c Config) schedulerFlags() []string {
 // startEtcd returns when etcd serves. Data is not synced to disk: a kill of the process keeps it,
 // a power cut of the laptop may not.
 func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, string, error) {
-	client := url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(p.EtcdClient)}
-	peer := url.URL{Scheme: "http", Host: "127.0.0.1:" + strconv.Itoa(p.EtcdPeer)}
+	client := url.URL{Scheme: "http", Host: net.JoinHostPort(etcdAddress, strconv.Itoa(p.EtcdClient))}
+	peer := url.URL{Scheme: "http", Host: net.JoinHostPort(etcdAddress, strconv.Itoa(p.EtcdPeer))}
 	cfg := embed.NewConfig()
 	cfg.Dir = c.path("etcd")
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}

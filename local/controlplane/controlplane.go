@@ -89,6 +89,9 @@ func (c Config) loadPorts(ctx context.Context) (servingPorts, error) {
 	return p, nil
 }
 
+// etcdAddress is where etcd serves, whatever the address of the API server is.
+const etcdAddress = "127.0.0.1"
+
 // chooseFreePorts takes free ports for those that are not set. All listeners are open at the same time,
 // so that the kernel cannot hand out one port twice.
 func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) error {
@@ -99,16 +102,19 @@ func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) erro
 			_ = l.Close()
 		}
 	}()
-	for _, port := range []*int{&p.API, &p.EtcdClient, &p.EtcdPeer} {
-		if *port != 0 {
+	for _, of := range []struct {
+		port *int
+		on   string
+	}{{&p.API, address}, {&p.EtcdClient, etcdAddress}, {&p.EtcdPeer, etcdAddress}} {
+		if *of.port != 0 {
 			continue
 		}
-		l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
+		l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(of.on, "0"))
 		if err != nil {
-			return fmt.Errorf("find a free port on %s: %w", address, err)
+			return fmt.Errorf("find a free port on %s: %w", of.on, err)
 		}
 		open = append(open, l)
-		*port = l.Addr().(*net.TCPAddr).Port
+		*of.port = l.Addr().(*net.TCPAddr).Port
 	}
 	return nil
 }
