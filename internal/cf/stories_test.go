@@ -8,6 +8,7 @@ import (
 	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -48,6 +49,7 @@ func TestTwoHundredRestartsRunOneRevisionAtATime(t *testing.T) {
 		}
 		return nil
 	})
+	a.expectRestarts(t, times)
 	for _, p := range a.listPods(t) {
 		if p.Labels[korifiv1alpha1.VersionLabel] != fmt.Sprint(times) {
 			t.Errorf("found the Pod %s of revision %s", p.Name, p.Labels[korifiv1alpha1.VersionLabel])
@@ -62,4 +64,18 @@ func TestTwoHundredRestartsRunOneRevisionAtATime(t *testing.T) {
 		t.Errorf("expected never two revisions with Pods, found %d for %s", most, overlap)
 	}
 	t.Logf("%d restarts, asked for in %s, made %d LRPs; all was settled %s later", times, asked.Sub(began), len(h.countLRPNames()), time.Since(asked))
+}
+
+// expectRestarts expects that the app remembers its last revisions without a gap, each with what it ran and who started it.
+func (a *app) expectRestarts(t *testing.T, newest int64) {
+	t.Helper()
+	restarts := a.getApp(t).Status.Restarts
+	if len(restarts) != revision.MaxRestarts {
+		t.Errorf("expected %d revisions to be remembered, found %d", revision.MaxRestarts, len(restarts))
+	}
+	for i, r := range restarts {
+		if r.Revision != newest-int64(i) || r.Droplet != a.name || r.StartedAt == nil || r.Cause != korifiv1alpha1.CausedByStop {
+			t.Errorf("expected revision %d with its droplet and its start, found %+v", newest-int64(i), r)
+		}
+	}
 }

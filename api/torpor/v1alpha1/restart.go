@@ -43,6 +43,8 @@ const (
 	StartedByAnnotation = "torpor.dev/started-by"
 	// StartedAtAnnotation is when (RFC 3339).
 	StartedAtAnnotation = "torpor.dev/started-at"
+	// EndedRevisionsAnnotation holds revisions that ended before status.restarts had them, as JSON, the oldest first, at most 20.
+	EndedRevisionsAnnotation = "torpor.dev/ended-revisions"
 )
 
 // CFRoleAnnotation is on a RoleBinding the role of CF that it was made for: several are one to Kubernetes.

@@ -134,23 +134,15 @@ func (f *fakeControllers) stageBuild(ctx context.Context, build *korifiv1alpha1.
 
 // recordRevision adds the revision of an app to its history.
 func (f *fakeControllers) recordRevision(ctx context.Context, app *korifiv1alpha1.CFApp) {
-	current, _, _ := revision.ReadRevision(app)
-	known := app.Status.Restarts
-	if len(known) > 0 && known[0].Revision == current && known[0].Droplet == app.Annotations[torporv1alpha1.DropletAnnotation] {
+	current, known := revision.DescribeCurrent(app), revision.ListRestarts(app)
+	if len(known) > 0 && known[0].Revision == current.Revision && known[0].Droplet == current.Droplet {
 		return
 	}
-	if len(known) > 0 && known[0].Revision == current {
+	if len(known) > 0 && known[0].Revision == current.Revision {
 		known = known[1:]
 	}
-	at, _ := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation])
-	app.Status.Restarts = slices.Insert(slices.Clone(known), 0, korifiv1alpha1.Restart{
-		Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: metav1.NewTime(at),
-		By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: app.Annotations[torporv1alpha1.DropletAnnotation], Settings: f.keepSettings(ctx, app),
-	})
-	revision.RecordStart(&app.Status.Restarts[0], app)
-	if newest := &app.Status.Restarts[0]; newest.Cause == "" {
-		newest.Cause, newest.At = korifiv1alpha1.CausedByCreation, app.CreationTimestamp
-	}
+	current.Settings = f.keepSettings(ctx, app)
+	app.Status.Restarts = slices.Insert(known, 0, current)
 	_ = f.client.Status().Update(ctx, app)
 }
 

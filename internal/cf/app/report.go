@@ -5,7 +5,6 @@ package app
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +27,7 @@ type Report struct {
 }
 
 // UpdateStatus writes what is known of an app into its status, but for the conditions.
-func UpdateStatus(o Observed, now time.Time) Report {
+func UpdateStatus(o Observed) Report {
 	app, status, before := o.App, &o.App.Status, o.App.Status.DeepCopy()
 	var versions []string
 	for i := range o.LRPs {
@@ -39,7 +38,7 @@ func UpdateStatus(o Observed, now time.Time) Report {
 	_, _, unreadable := revision.ReadRevision(app) // Read before the observed revision rises, which it is compared with.
 	status.ObservedRevision = revision.HighestRevision(app, versions)
 	status.Instances = countInstances(app, o.Processes)
-	r := Report{Began: recordRestart(app, o.LRPs, now)}
+	r := Report{Began: recordRestart(app, o.LRPs)}
 	if r.Began != nil {
 		r.Unseen = max(0, r.Began.Revision-before.ObservedRevision-1)
 	}

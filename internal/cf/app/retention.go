@@ -23,7 +23,7 @@ func planRetention(o Observed) (builds []*korifiv1alpha1.CFBuild, packages []*ko
 	if ref := o.App.Spec.CurrentDropletRef; ref != nil {
 		inUse[ref.Name] = true
 	}
-	for _, r := range o.App.Status.Restarts {
+	for _, r := range revision.ListRestarts(o.App) {
 		inUse[r.Droplet] = true
 	}
 	sources := map[string]bool{}

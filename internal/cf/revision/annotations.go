@@ -47,9 +47,10 @@ func ValidateRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, by string) 
 	return errors.Join(wrong...)
 }
 
-// keptAnnotations are the authors, times and causes that a change leaves as they were. A revision begins without a start.
+// keptAnnotations are the authors, times and causes that a change leaves as they were, and the revisions that have ended. A revision
+// begins without a start.
 func keptAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState) map[string]string {
-	kept := map[string]string{}
+	kept := map[string]string{torporv1alpha1.EndedRevisionsAnnotation: keepEndedRevisions(old, m)}
 	if m.Cause == "" {
 		for _, key := range []string{torporv1alpha1.CauseAnnotation, torporv1alpha1.RevisedByAnnotation, torporv1alpha1.RevisedAtAnnotation} {
 			kept[key] = previousAnnotation(old, key)
@@ -97,7 +98,7 @@ func ownedKeys() []string {
 	return []string{
 		korifiv1alpha1.RevisionAnnotation, korifiv1alpha1.LastStopRevisionAnnotation, torporv1alpha1.DropletAnnotation,
 		torporv1alpha1.CauseAnnotation, torporv1alpha1.RevisedByAnnotation, torporv1alpha1.RevisedAtAnnotation,
-		torporv1alpha1.StartedByAnnotation, torporv1alpha1.StartedAtAnnotation,
+		torporv1alpha1.StartedByAnnotation, torporv1alpha1.StartedAtAnnotation, torporv1alpha1.EndedRevisionsAnnotation,
 	}
 }
 

@@ -122,6 +122,7 @@ func TestNextRevisionRefusesEdits(t *testing.T) {
 		"who restarted":                            {newApp(on, running), with(torporv1alpha1.RevisedByAnnotation, "bob"), `[torpor.dev/revised-by]: expected "alice"`},
 		"when":                                     {newApp(on, running), with(torporv1alpha1.RevisedAtAnnotation, "now"), `[torpor.dev/revised-at]: expected ""`},
 		"why":                                      {newApp(on, running), with(torporv1alpha1.CauseAnnotation, "Whim"), `[torpor.dev/revised-because]: expected ""`},
+		"the revisions that have ended":            {newApp(on, running), with(torporv1alpha1.EndedRevisionsAnnotation, "[]"), `[torpor.dev/ended-revisions]: expected ""`},
 		"a stop with a revision of its own":        {newApp(on, running), newApp(off, revisionAnnotations("6", "3")), `expected "5", because Torpor keeps it; found "6"`},
 		"an app that has used up all revisions":    {newApp(on, revisionAnnotations("999999999", "0")), newApp(off, nil), "expected at most 999999999, found no revision left; make a new app"},
 		"an app that cannot be counted on, nor up": {newUnreadableApp(MaxRevision), newApp(off, nil), "no revision left"},
@@ -180,6 +181,7 @@ func TestWhoAndWhenAreKeptUntilTheNextRevision(t *testing.T) {
 	want := map[string]string{
 		rev: "1", last: "1", pinned: "new", request: "r1", torporv1alpha1.CauseAnnotation: "Restart",
 		torporv1alpha1.RevisedByAnnotation: "alice", torporv1alpha1.RevisedAtAnnotation: "2026-11-21T01:00:00Z",
+		torporv1alpha1.EndedRevisionsAnnotation: `[{"revision":0,"cause":"Creation","at":null,"droplet":"new"}]`,
 	}
 	if diff := cmp.Diff(want, a.Annotations); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -224,6 +226,7 @@ func TestValidateRevisionFindsForeignChanges(t *testing.T) {
 		"the revision is missing":   func(m map[string]string) { delete(m, rev) },
 		"the author is another":     func(m map[string]string) { m[torporv1alpha1.RevisedByAnnotation] = "bob" },
 		"the cause is another":      func(m map[string]string) { delete(m, torporv1alpha1.CauseAnnotation) },
+		"the ended one is missing":  func(m map[string]string) { delete(m, torporv1alpha1.EndedRevisionsAnnotation) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := admitApp(t, a, stopped.DeepCopy())

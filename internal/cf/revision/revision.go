@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
@@ -74,11 +72,4 @@ func BegunAt(app *korifiv1alpha1.CFApp) time.Time {
 		return at
 	}
 	return app.CreationTimestamp.Time
-}
-
-// RecordStart notes on a revision, which is the app's current one, who started the app in it and when.
-func RecordStart(r *korifiv1alpha1.Restart, app *korifiv1alpha1.CFApp) {
-	if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.StartedAtAnnotation]); err == nil {
-		r.StartedBy, r.StartedAt = app.Annotations[torporv1alpha1.StartedByAnnotation], new(metav1.NewTime(at))
-	}
 }

@@ -56,11 +56,7 @@ func TestConversationsHoldWithRealControllers(t *testing.T) {
 				},
 				App: func(t *testing.T, name string, instances int32, state string) string {
 					t.Helper()
-					guid := alice.createApp(t, space, name, instances, state)
-					if state == started {
-						w.waitForFirstRecord(t, space, guid)
-					}
-					return guid
+					return alice.createApp(t, space, name, instances, state)
 				},
 				Pod: func(t *testing.T, _, index string) {
 					t.Helper()
@@ -69,16 +65,6 @@ func TestConversationsHoldWithRealControllers(t *testing.T) {
 			})
 		})
 	}
-}
-
-// waitForFirstRecord waits until the droplet of the first revision is recorded: it is lost if the second comes before that.
-func (w *env) waitForFirstRecord(t *testing.T, space, guid string) {
-	t.Helper()
-	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: guid}}
-	w.WaitFor(t, "the first revision is recorded with its droplet", app, func() error {
-		known := app.Status.Restarts
-		return testenv.ErrorIf(len(known) == 0 || known[len(known)-1].Droplet == "", "found %+v", known)
-	})
 }
 
 const started = string(korifiv1alpha1.StartedState)

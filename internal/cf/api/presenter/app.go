@@ -5,12 +5,8 @@ package presenter
 import (
 	"cmp"
 	"slices"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -120,26 +116,15 @@ func ForRevision(base string, app *korifiv1alpha1.CFApp, r korifiv1alpha1.Restar
 	}
 }
 
-// KnownRevisions returns the revisions that the app's controller has recorded, and those that it has missed, the newest first.
+// KnownRevisions returns the revisions of an app that are remembered, the newest first.
 func KnownRevisions(app *korifiv1alpha1.CFApp) []korifiv1alpha1.Restart {
-	known := slices.Clone(app.Status.Restarts)
+	known, current := revision.ListRestarts(app), revision.DescribeCurrent(app)
 	// The controller may not have recorded the current revision yet.
-	if current, _, _ := revision.ReadRevision(app); len(known) == 0 || known[0].Revision < current {
-		now := korifiv1alpha1.Restart{
-			Revision: current, Cause: korifiv1alpha1.RestartCause(app.Annotations[torporv1alpha1.CauseAnnotation]), At: app.CreationTimestamp,
-			By: app.Annotations[torporv1alpha1.RevisedByAnnotation], Droplet: cmp.Or(app.Annotations[torporv1alpha1.DropletAnnotation], currentDroplet(app)),
-		}
-		if at, err := time.Parse(time.RFC3339, app.Annotations[torporv1alpha1.RevisedAtAnnotation]); err == nil {
-			now.At = metav1.NewTime(at)
-		}
-		revision.RecordStart(&now, app)
-		known = slices.Insert(known, 0, now)
+	if len(known) == 0 || known[0].Revision < current.Revision {
+		current.Droplet = cmp.Or(current.Droplet, currentDroplet(app))
+		known = slices.Insert(known, 0, current)
 	}
-	// The first revision is missing if the second began before the controller saw the app. Its droplet is lost.
-	if known[len(known)-1].Revision == 1 {
-		known = append(known, korifiv1alpha1.Restart{At: app.CreationTimestamp})
-	}
-	return known
+	return known[:min(len(known), revision.MaxRestarts)]
 }
 
 func currentDroplet(app *korifiv1alpha1.CFApp) string {

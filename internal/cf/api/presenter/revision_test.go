@@ -16,11 +16,9 @@ import (
 func TestRevisionsOf(t *testing.T) {
 	made := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	later := metav1.NewTime(made.Add(time.Hour))
-	first := AppRevision{GUID: "a-0", CreatedAt: "2026-11-20T12:00:00Z", Description: "Initial revision."}
+	initial := AppRevision{GUID: "a-0", CreatedAt: "2026-11-20T12:00:00Z", Description: "Initial revision.", Deployable: true, Droplet: Reference{GUID: "d1"}}
 	second := AppRevision{GUID: "a-1", Version: 1, CreatedAt: "2026-11-20T13:00:00Z", Description: "Restart by alice", Deployable: true, Droplet: Reference{GUID: "d1"}}
 	third := AppRevision{GUID: "a-2", Version: 2, CreatedAt: "2026-11-20T13:00:00Z", Description: "Stop by bob"}
-	initial := first
-	initial.Deployable, initial.Droplet = true, Reference{GUID: "d1"}
 	known := []korifiv1alpha1.Restart{{Revision: 1, Cause: korifiv1alpha1.CausedByRestart, By: "alice", At: later, Droplet: "d1"}}
 	stopped := map[string]string{
 		korifiv1alpha1.RevisionAnnotation: "2", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",
@@ -33,10 +31,11 @@ func TestRevisionsOf(t *testing.T) {
 		want        []AppRevision
 	}{
 		"a new app has its first revision": {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
-		"the first revision has no droplet where the controller has recorded only later ones": {
-			map[string]string{korifiv1alpha1.RevisionAnnotation: "1"}, "d1", known, []AppRevision{second, first},
+		"a revision is shown that ended before the controller has recorded it": {
+			map[string]string{korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.EndedRevisionsAnnotation: `[{"revision":0,"cause":"Creation","at":"2026-11-20T12:00:00Z","droplet":"d1"}]`},
+			"d2", known, []AppRevision{second, initial},
 		},
-		"the current revision is shown before the controller has recorded it": {stopped, "", known, []AppRevision{third, second, first}},
+		"the current revision is shown before the controller has recorded it": {stopped, "", known, []AppRevision{third, second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: made, Annotations: test.annotations}}

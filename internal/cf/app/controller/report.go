@@ -11,7 +11,7 @@ import (
 
 // report writes what is known of an app into its status.
 func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, _ app.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
-	r := app.UpdateStatus(seen.Observed, c.Clock.Now())
+	r := app.UpdateStatus(seen.Observed)
 	reconcile.SetConditions(&obj.Status.Conditions, map[string]decision.Condition{
 		korifiv1alpha1.ReadyCondition: r.Ready, korifiv1alpha1.DrainingCondition: r.Draining,
 	}, obj.Generation, c.Clock)
