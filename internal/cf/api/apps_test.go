@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -125,6 +127,25 @@ func TestDeploymentIsCancelled(t *testing.T) {
 	alice.expect(t, http.StatusOK, "POST "+path+"/actions/cancel", "")
 	bob.expect(t, http.StatusOK, "GET "+path, "", "status.value=FINALIZED", "status.reason=CANCELED")
 	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "")
+}
+
+// Where the configurations of admission are not installed, or leave a space out, nobody counts revisions.
+func TestARestartThatBeginsNoRevisionIsAnError(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, started)
+	alice := e.callerNamed(t, "alice")
+	selector := fmt.Appendf(nil, `[{"op":"add","path":"/webhooks/0/namespaceSelector","value":{"matchExpressions":[{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":[%q]}]}}]`, space)
+	for _, configuration := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
+		configuration.SetName("torpor")
+		testenv.ExpectNoError(t, e.Client.Patch(t.Context(), configuration, client.RawPatch(types.JSONPatchType, selector)))
+	}
+	for _, action := range []string{"restart", "stop"} {
+		testenv.Eventually(t, "a "+action+" that begins no revision is an error", func() error {
+			r := alice.send(t, "POST", "/v3/apps/"+app+"/actions/"+action, "")
+			said := r.status == http.StatusServiceUnavailable && strings.Contains(r.field(t, "errors.0.detail"), "admission of apps is not installed")
+			return testenv.ErrorIf(!said, "found %d %s", r.status, r.body)
+		})
+	}
 }
 
 func TestWithoutAdmissionNothingChangesAndTheErrorSaysWhatToDo(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
 func appLookup() cacheLookup {
@@ -161,16 +162,36 @@ func (s *Store) UpdateApp(ctx context.Context, caller *authorization.Caller, app
 
 // SetAppState starts or stops an app with one patch.
 func (s *Store) SetAppState(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, state korifiv1alpha1.AppState) (*korifiv1alpha1.CFApp, error) {
-	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"desiredState": state}})
+	changed, err := patch(ctx, s, caller, app.DeepCopy(), jsonObject{"spec": jsonObject{"desiredState": state}})
+	if err == nil && state == korifiv1alpha1.StoppedState {
+		err = requireNewRevision(app, changed)
+	}
+	return changed, err
 }
 
 // RestartApp requests a new revision, and starts a stopped app. It is one patch that never leaves STARTED, so a client that
 // goes away cannot leave the app stopped.
 func (s *Store) RestartApp(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) (*korifiv1alpha1.CFApp, error) {
-	return patch(ctx, s, caller, app.DeepCopy(), jsonObject{
+	changed, err := patch(ctx, s, caller, app.DeepCopy(), jsonObject{
 		"metadata": jsonObject{"annotations": jsonObject{torporv1alpha1.RestartRequestAnnotation: uuid.NewString()}},
 		"spec":     jsonObject{"desiredState": korifiv1alpha1.StartedState},
 	})
+	if err == nil {
+		err = requireNewRevision(app, changed)
+	}
+	return changed, err
+}
+
+// requireNewRevision returns an error if a stop or a restart of a started app was saved without a new revision: then nobody counts,
+// and nothing restarts. Before may be older than what was changed: each stop and restart in between has begun a revision, too.
+func requireNewRevision(before, after *korifiv1alpha1.CFApp) error {
+	was, _, _ := revision.ReadRevision(before)
+	is, _, _ := revision.ReadRevision(after)
+	if before.Spec.DesiredState != korifiv1alpha1.StartedState || is > was {
+		return nil
+	}
+	return apierrors.NewServiceUnavailable("expected a revision after "+revision.FormatRevision(was)+" to begin, found none, because the admission of apps is not installed; "+
+		"ask the platform team to apply config/webhook, and try again", nil)
 }
 
 // SetCurrentDroplet sets the droplet of the next revision.
