@@ -7,6 +7,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestBodiesThatMakeNoSense sends what no client should: the answer is an error of CF, never a failure of the server.
@@ -52,10 +60,33 @@ func TestBodiesThatMakeNoSense(t *testing.T) {
 	if r := alice.send(t, "PUT", "/v3/apps", ""); r.header.Get("Allow") != "GET, POST" {
 		t.Errorf("found the methods %q, want GET, POST", r.header.Get("Allow"))
 	}
-	manifest := `{"applications":[{"name":"shop","sidecars":[{"name":"a"}],"services":["db"],"random-route":false}]}`
+	manifest := `{"applications":[{"name":"shop","sidecars":[{"name":"a"}],"features":{"ssh":true},"random-route":false}]}`
 	if r := alice.send(t, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest); len(r.header.Values("X-Cf-Warnings")) != 2 {
-		t.Errorf("found %d and the warnings %q, want one of sidecars and one of services", r.status, r.header.Values("X-Cf-Warnings"))
+		t.Errorf("found %d and the warnings %q, want one of sidecars and one of features", r.status, r.header.Values("X-Cf-Warnings"))
 	}
+}
+
+// A quota lets in the first app of a manifest, and not the second.
+func TestAFailedManifestNamesWhatItApplied(t *testing.T) {
+	e := shared.Get(t)
+	space := e.createSpace(t)
+	const apps, configMaps corev1.ResourceName = "count/cfapps.korifi.cloudfoundry.org", "count/configmaps"
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "small"}}
+	quota.Spec.Hard = corev1.ResourceList{apps: resource.MustParse("1"), configMaps: resource.MustParse("0")}
+	e.ExpectCreated(t, quota)
+	quota.Status.Hard, quota.Status.Used = quota.Spec.Hard, corev1.ResourceList{apps: resource.MustParse("0"), configMaps: resource.MustParse("0")}
+	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), quota))
+	testenv.Eventually(t, "the quota is enforced", func() error {
+		err := e.Client.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "a-"}}, client.DryRunAll)
+		return testenv.ErrorIf(!k8serrors.IsForbidden(err), "found %v", err)
+	})
+	alice := e.callerNamed(t, "alice")
+	manifest := `{"applications":[{"name":"first","docker":{"image":"x:1"}},{"name":"second","docker":{"image":"x:1"}},{"name":"third","docker":{"image":"x:1"}}]}`
+	r := alice.send(t, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest)
+	if detail := r.field(t, "errors.0.detail"); r.status == http.StatusAccepted || !strings.HasSuffix(detail, "; applied before: first") {
+		t.Errorf("expected an error that names the app that was made, found %d %s", r.status, r.body)
+	}
+	alice.expect(t, http.StatusOK, "GET /v3/apps?space_guids="+space, "", "resources#=1", "resources.0.name=first")
 }
 
 func TestListIsReadPageByPage(t *testing.T) {

@@ -25,7 +25,8 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 	}
 	// Nothing takes back what was applied, so that everything is refused first that can be.
 	for _, wanted := range manifest.Applications {
-		if err := cmp.Or(r.checkApp(r.guid(), wanted), r.checkRoutes(ctx, wanted)); err != nil {
+		_, missing := r.findServices(ctx, wanted)
+		if err := cmp.Or(r.checkApp(r.guid(), wanted), r.checkRoutes(ctx, wanted), missing); err != nil {
 			return Response{}, err
 		}
 	}
@@ -110,7 +111,11 @@ func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) 
 	if err != nil {
 		return Response{}, err
 	}
-	text, err := yaml.Marshal(presenter.ForAppManifest(state, image, addresses))
+	services, err := r.serviceNamesOfApp(ctx, app)
+	if err != nil {
+		return Response{}, err
+	}
+	text, err := yaml.Marshal(presenter.ForAppManifest(state, image, addresses, services))
 	return Response{Status: http.StatusOK, YAML: text}, err
 }
 
@@ -173,6 +178,9 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 		if err := r.applyProcess(ctx, app, process); err != nil {
 			return "", err
 		}
+	}
+	if err := r.bindServices(ctx, app, wanted); err != nil {
+		return "", err
 	}
 	return r.applyRoutes(ctx, app, wanted)
 }

@@ -49,6 +49,8 @@ type ManifestApp struct {
 	RandomRoute  bool      `json:"random-route"`
 	DefaultRoute bool      `json:"default-route"`
 	Metadata     *Metadata `json:"metadata"`
+	// Services are bound to the app, and stay bound if a later manifest does not have them.
+	Services []ManifestService `json:"services"`
 	// Buildpacks and Stack are for who builds code.
 	Buildpacks []string `json:"buildpacks"`
 	Stack      string   `json:"stack"`
@@ -148,6 +150,9 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	if a.NoRoute && (len(a.Routes) > 0 || a.RandomRoute) || len(a.Routes) > maxManifestRoutes {
 		return apierrors.NewUnprocessableEntity(about + "expected no-route or at most " + strconv.Itoa(maxManifestRoutes) + " routes, found both or more; choose one")
 	}
+	if err := validateServices(a.Services); err != nil {
+		return apierrors.NewUnprocessableEntity(about + err.Error())
+	}
 	for name := range a.Env {
 		if !IsSettableVariable(name) {
 			return apierrors.NewUnprocessableEntity(about + "expected names of your own under env, found '" + name + "'; choose another")
@@ -221,7 +226,6 @@ func (a ManifestApp) IgnoredParts(isCodeBuilt bool) []string {
 		}
 	}
 	for _, part := range []struct{ name, instead string }{
-		{"services", "hand over credentials in the environment"},
 		{"sidecars", "make a process of each"},
 		{"buildpack", "name buildpacks"},
 		{"features", "none can be switched"},

@@ -21,6 +21,7 @@ const (
 	maxManifestApps      = 100
 	maxManifestProcesses = 200
 	maxManifestRoutes    = 100
+	maxManifestServices  = 100
 	maxPorts, maxPort    = 10, 65535
 )
 

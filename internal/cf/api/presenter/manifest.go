@@ -63,7 +63,7 @@ func ForManifestDiff(index int, wanted payloads.ManifestApp, now AppState) []Man
 }
 
 // ForAppManifest writes an app with its addresses as a manifest from which it can be pushed again.
-func ForAppManifest(now AppState, image string, addresses []string) map[string]any {
+func ForAppManifest(now AppState, image string, addresses, services []string) map[string]any {
 	app := map[string]any{"name": now.App.Spec.DisplayName}
 	if image != "" {
 		app["docker"] = map[string]any{"image": image}
@@ -81,6 +81,9 @@ func ForAppManifest(now AppState, image string, addresses []string) map[string]a
 	}
 	if app["routes"] = routes; len(routes) == 0 {
 		delete(app, "routes")
+	}
+	if len(services) > 0 {
+		app["services"] = services
 	}
 	processes := []map[string]any{}
 	for _, p := range slices.SortedFunc(slices.Values(now.Processes), func(a, b *korifiv1alpha1.CFProcess) int {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package payloads
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// ManifestService is a service that a manifest gives an app: its name alone, or an object.
+type ManifestService struct {
+	Name        string          `json:"name"`
+	BindingName string          `json:"binding_name"`
+	Parameters  json.RawMessage `json:"parameters"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *ManifestService) UnmarshalJSON(raw []byte) error {
+	if bytes.HasPrefix(raw, []byte(`"`)) {
+		return json.Unmarshal(raw, &s.Name)
+	}
+	type withoutMethods ManifestService
+	return json.Unmarshal(raw, (*withoutMethods)(s))
+}
+
+// validateServices refuses what could not be bound.
+func validateServices(services []ManifestService) error {
+	if len(services) > maxManifestServices {
+		return fmt.Errorf("expected at most %d services, found %d", maxManifestServices, len(services))
+	}
+	names := map[string]bool{}
+	for _, s := range services {
+		switch parameters := string(s.Parameters); {
+		case s.Name == "" || names[s.Name]:
+			return fmt.Errorf("expected services with a name each, and each once, found %q", s.Name)
+		case parameters != "" && parameters != "null" && parameters != "{}":
+			return fmt.Errorf("expected no parameters of the service %q, because it is user-provided, found some; leave them out", s.Name)
+		}
+		names[s.Name] = true
+	}
+	return nil
+}
