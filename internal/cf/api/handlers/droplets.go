@@ -78,13 +78,15 @@ func setCurrentDroplet(ctx context.Context, r *Request, app *korifiv1alpha1.CFAp
 	return respond(presenter.RelationshipTo(build.Name), err)
 }
 
-// listPackages lists the packages of the app in the path, or of those in app_guids; without either there are none.
+// listPackages lists the packages of the app in the path, or of those that the query selects.
 func listPackages(ctx context.Context, r *Request) (Response, error) {
-	apps, err := r.appsOfQuery(ctx, "app_guids")
-	if r.guid() != "" {
-		var app *korifiv1alpha1.CFApp
-		app, err = r.Store.GetApp(ctx, r.Caller, r.guid())
-		apps = []*korifiv1alpha1.CFApp{app}
+	var apps []*korifiv1alpha1.CFApp
+	var err error
+	if r.guid() == "" {
+		apps, err = r.selectedApps(ctx)
+	} else {
+		apps = make([]*korifiv1alpha1.CFApp, 1)
+		apps[0], err = r.Store.GetApp(ctx, r.Caller, r.guid())
 	}
 	if err != nil {
 		return Response{}, err
@@ -123,9 +125,8 @@ func listPackageDroplets(ctx context.Context, r *Request) (Response, error) {
 	return r.respondDroplets(builds, func(build *korifiv1alpha1.CFBuild) bool { return build.Spec.PackageRef.Name == from.Name })
 }
 
-// listDroplets lists the droplets of the apps in app_guids; without that filter there are none.
 func listDroplets(ctx context.Context, r *Request) (Response, error) {
-	apps, err := r.appsOfQuery(ctx, "app_guids")
+	apps, err := r.selectedApps(ctx)
 	if err != nil {
 		return Response{}, err
 	}
@@ -138,6 +139,18 @@ func listDroplets(ctx context.Context, r *Request) (Response, error) {
 		builds = append(builds, found...)
 	}
 	return r.respondDroplets(builds, func(*korifiv1alpha1.CFBuild) bool { return true })
+}
+
+// selectedApps returns the apps in app_guids or, without that, all in the spaces that the query selects.
+func (r *Request) selectedApps(ctx context.Context) ([]*korifiv1alpha1.CFApp, error) {
+	if r.query().Has("app_guids") {
+		return r.appsOfQuery(ctx, "app_guids")
+	}
+	spaces, err := r.visibleSpaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.Store.ListApps(spaces)
 }
 
 // appsOfQuery returns the apps that a parameter names and the caller sees.
