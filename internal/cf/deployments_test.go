@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +19,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -287,6 +289,36 @@ func TestLaterDeploymentSupersedesAnEarlierOne(t *testing.T) {
 	a.waitForDeployment(t, second, torporv1alpha1.DeployedState)
 	a.expectOnlyRevision(t, "2")
 	a.waitForDeployment(t, first, torporv1alpha1.SupersededState)
+}
+
+// Of deployments that are made at once, most of them in one second, each begins at most one revision, and the last one counts.
+func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	a.waitUntilRunning(t)
+	deployments := make([]*torporv1alpha1.CFDeployment, 6)
+	errs := make([]error, len(deployments))
+	var creations sync.WaitGroup
+	for i := range deployments {
+		d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: fmt.Sprint(a.name, "-", i)}}
+		d.Spec.AppRef.Name, deployments[i] = a.name, d
+		creations.Go(func() { errs[i] = a.Client.Create(t.Context(), d) })
+	}
+	creations.Wait()
+	testenv.ExpectNoError(t, errors.Join(errs...))
+	last := slices.MaxFunc(deployments, revision.CompareByAge)
+	a.waitForDeployment(t, last, torporv1alpha1.DeployedState)
+	for _, d := range deployments {
+		if d != last {
+			a.waitForDeployment(t, d, torporv1alpha1.SupersededState)
+		}
+	}
+	a.waitUntilRunning(t)
+	current, _, _ := revision.ReadRevision(a.getApp(t))
+	if current < 1 || current > int64(len(deployments)) {
+		t.Errorf("expected at most a revision for each deployment, found %d", current)
+	}
+	a.waitForRevisions(t, revision.FormatRevision(current))
 }
 
 // A canary that waits is taken back: what ran before runs again, and nothing else is left.

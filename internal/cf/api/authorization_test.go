@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -26,6 +27,8 @@ import (
 func TestCredentialsThatAreLetIn(t *testing.T) {
 	e := shared.Get(t)
 	pair := base64.StdEncoding.EncodeToString(slices.Concat(e.Config.CertData, e.Config.KeyData))
+	selfSigned, itsKey, err := certutil.GenerateSelfSignedCertKey("alice", nil, nil)
+	testenv.ExpectNoError(t, err)
 	for name, test := range map[string]struct {
 		header string
 		status int
@@ -38,6 +41,7 @@ func TestCredentialsThatAreLetIn(t *testing.T) {
 		"a password is refused":                            {"Basic YTpi", http.StatusUnauthorized, "which Kubernetes does not take"},
 		"a token that Kubernetes does not know is refused": {"Bearer nobody", http.StatusUnauthorized, "does not know these credentials"},
 		"a certificate without its key is refused":         {"ClientCert " + base64.StdEncoding.EncodeToString(e.Config.CertData), http.StatusUnauthorized, "expected a certificate and its key"},
+		"a certificate of another authority is refused":    {"ClientCert " + base64.StdEncoding.EncodeToString(slices.Concat(selfSigned, itsKey)), http.StatusUnauthorized, "does not know these credentials; log in again"},
 		"another scheme is refused":                        {"Digest x", http.StatusUnauthorized, "found neither"},
 	} {
 		t.Run(name, func(t *testing.T) {
