@@ -34,11 +34,18 @@ type server struct {
 const unknownRoute = "unknown"
 
 // newHandler returns a handler of every route, with an error for everything else.
-func (s *server) newHandler() http.Handler {
+func (s *server) newHandler() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, route := range handlers.Routes() {
 		pattern := route.Method + " " + route.Path
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) { s.serveRoute(w, req, pattern, route) })
+	}
+	for _, feature := range handlers.MissingFeatures() {
+		for _, pattern := range feature.Patterns() {
+			mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
+				s.metrics.observeRequest(pattern, s.writeError(w, req, feature.Refusal()), 0)
+			})
+		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
 		unmatched := errorForUnmatched(w, req, mux)
@@ -52,7 +59,7 @@ func (s *server) newHandler() http.Handler {
 func errorForUnmatched(w http.ResponseWriter, req *http.Request, mux *http.ServeMux) *apierrors.CFError {
 	// The mux has a handler of every path, so it never answers 405 by itself, and would do so without the body of a CF error.
 	var methods []string
-	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		other := &http.Request{Method: method, Host: req.Host, URL: req.URL}
 		if _, pattern := mux.Handler(other); strings.HasPrefix(pattern, method+" ") {
 			methods = append(methods, method)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -190,6 +191,26 @@ func deleteRoute(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	return r.accepted(deleteRouteJob+obj.Name, r.Store.DeleteRoute(ctx, r.Caller, obj))
+}
+
+// deleteUnmappedRoutes gives back the addresses of a space at which no app answers. It is done when it answers.
+func deleteUnmappedRoutes(ctx context.Context, r *Request) (Response, error) {
+	if found := r.query().Get("unmapped"); found != "true" {
+		return Response{}, apierrors.NewUnprocessableEntity("expected unmapped=true, because only routes without destinations are deleted at once; found " + strconv.Quote(found) + "; add it")
+	}
+	if _, err := r.getSpace(ctx, r.guid()); err != nil {
+		return Response{}, err
+	}
+	routes, err := r.Store.ListRoutes(ctx, []string{r.guid()})
+	if err != nil {
+		return Response{}, err
+	}
+	for _, obj := range routes {
+		if err := r.Store.DeleteUnmappedRoute(ctx, r.Caller, obj); err != nil {
+			return Response{}, err
+		}
+	}
+	return r.accepted(deleteUnmappedRoutesJob+r.guid(), nil)
 }
 
 func listDestinations(ctx context.Context, r *Request) (Response, error) {

@@ -19,20 +19,23 @@ const (
 	deleteRoleJob  = "role.delete~"
 	manifestJob    = "space.apply_manifest~"
 	deleteRouteJob = "route.delete~"
-	// A domain is gone when its request is answered.
-	deleteDomainJob = "domain.delete~"
+	// A domain is gone when its request is answered, and so are routes without destinations.
+	deleteDomainJob         = "domain.delete~"
+	deleteUnmappedRoutesJob = "space.delete_unmapped_routes~"
 )
 
 // isJobDone reports whether a job's work on an object is done. A job that cannot exist is not found.
 type isJobDone func(ctx context.Context, caller *authorization.Caller, guid string) (bool, error)
+
+// isAlwaysDone is for what is done when its request is answered.
+func isAlwaysDone(context.Context, *authorization.Caller, string) (bool, error) { return true, nil }
 
 // getJob holds its answer until the job is done: a client that reads PROCESSING sleeps for 3 s.
 func getJob(ctx context.Context, r *Request) (Response, error) {
 	operation, guid, _ := strings.Cut(r.guid(), "~")
 	isDone, known := map[string]isJobDone{
 		deleteAppJob: r.Store.IsAppGone, deleteOrgJob: r.Store.IsOrgGone, deleteSpaceJob: r.Store.IsSpaceGone, deleteRouteJob: r.Store.IsRouteGone,
-		deleteDomainJob: func(context.Context, *authorization.Caller, string) (bool, error) { return true, nil },
-		deleteRoleJob:   func(context.Context, *authorization.Caller, string) (bool, error) { return true, nil },
+		deleteDomainJob: isAlwaysDone, deleteRoleJob: isAlwaysDone, deleteUnmappedRoutesJob: isAlwaysDone,
 		manifestJob: func(ctx context.Context, _ *authorization.Caller, space string) (bool, error) {
 			return true, r.requireManifestJob(ctx, space)
 		},

@@ -58,7 +58,7 @@ func generalRoutes() []Route {
 		{patch, "/v3/spaces/{guid}", false, "its name, labels and annotations", "patch cfspaces in the org", withBody(updateSpace)},
 		{del, "/v3/spaces/{guid}", false, "delete a space with all that is in it; the job is over when it is gone", "delete cfspaces in the org", deleteSpace},
 		{post, "/v3/roles", false, "give a user a role: a RoleBinding of one of Torpor's ClusterRoles", "create rolebindings, bind clusterroles", withBody(createRole)},
-		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps, processes and routes of a manifest; of other parts that ask for something there is a warning", "create cfapps, cfprocesses, secrets, cfroutes", applyManifest},
+		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps, processes, routes and services of a manifest; of other parts that ask for something there is a warning", "create cfapps, cfprocesses, secrets, cfroutes, cfservicebindings", applyManifest},
 		{get, "/v3/roles", false, "roles of users, not of groups, in spaces or orgs that are named: `space_guids`, `organization_guids`, `types`, `user_guids`, `include=user`", "list rolebindings", listRoles},
 		{del, "/v3/roles/{guid}", false, "take a role away", "get, delete rolebindings", deleteRole},
 		{get, "/v3/users", false, "the users that are asked for, because Kubernetes has no list of them: `usernames`, `guids`", "none", listUsers},
@@ -127,7 +127,7 @@ func processRoutes() []Route {
 
 func dropletRoutes() []Route {
 	return []Route{
-		{get, "/v3/packages", false, "packages: `app_guids`", "get cfapps, cfpackages", listPackages},
+		{get, "/v3/packages", false, "packages: `app_guids`, `space_guids`, `organization_guids`", listsApps, listPackages},
 		{post, "/v3/packages", false, "name an image, or with --builder-url await code; a login at its registry becomes a Secret of the app", "create cfpackages; for a login create and patch secrets", withBody(createPackage)},
 		{get, "/v3/packages/{guid}", false, "a package", "get cfpackages", getPackage},
 		{post, "/v3/packages/{guid}/upload", false, "hand code to the builder; held until it is kept, at most 10 min", "patch cfpackages", uploadCode},
@@ -135,7 +135,7 @@ func dropletRoutes() []Route {
 		{get, "/v3/apps/{guid}/packages", false, "an app's packages", seesApp, listPackages},
 		{post, "/v3/builds", false, "make a droplet from a package", "create cfbuilds", withBody(createBuild)},
 		{get, "/v3/builds/{guid}", false, "how far it is; held while it is staged, at most 10 s", "get cfbuilds", getBuild},
-		{get, "/v3/droplets", false, "droplets: `app_guids`", "get cfapps", listDroplets},
+		{get, "/v3/droplets", false, "droplets: `app_guids`, `space_guids`, `organization_guids`", listsApps, listDroplets},
 		{get, "/v3/droplets/{guid}", false, "a droplet", "get cfbuilds", getDroplet},
 		{get, "/v3/apps/{guid}/droplets", false, "an app's droplets", "get cfapps", withApp(listAppDroplets)},
 		{get, "/v3/apps/{guid}/droplets/current", false, "what the next revision runs", "get cfapps, cfbuilds", withApp(getCurrentDroplet)},
@@ -158,6 +158,7 @@ func addressRoutes() []Route {
 		{post, "/v3/routes", false, "reserve an address", "create cfroutes", withBody(createRoute)},
 		{get, "/v3/routes/{guid}", false, "an address", sees, getRoute},
 		{del, "/v3/routes/{guid}", false, "give an address back", "delete cfroutes", deleteRoute},
+		{del, "/v3/spaces/{guid}/routes", false, "give back the addresses of a space at which no app answers: `unmapped`", "list cfapps, delete cfroutes", deleteUnmappedRoutes},
 		{get, "/v3/routes/{guid}/destinations", false, "the apps that answer there", sees, listDestinations},
 		{post, "/v3/routes/{guid}/destinations", false, "add apps", changes, withBody(addDestinations)},
 		{patch, "/v3/routes/{guid}/destinations", false, "replace them", changes, withBody(replaceDestinations)},
@@ -191,22 +192,5 @@ func serviceRoutes() []Route {
 		{get, "/v3/service_credential_bindings/{guid}", false, "a binding", binds, getServiceBinding},
 		{get, "/v3/service_credential_bindings/{guid}/details", false, "what the app gets", "get cfservicebindings, secrets", getServiceBindingDetails},
 		{del, "/v3/service_credential_bindings/{guid}", false, "take the credentials away from the next revision", "delete cfservicebindings", deleteServiceBinding},
-	}
-}
-
-// MissingFeature is a part of CF v3 that Torpor does not have, with the reason.
-type MissingFeature struct{ What, Why string }
-
-// MissingFeatures returns the parts of CF v3 that clients may look for. Their paths are answered with 404, Unknown request.
-func MissingFeatures() []MissingFeature {
-	return []MissingFeature{
-		{"buildpacks, staging", "Torpor builds no code: push an image, or give it a builder"},
-		{"TCP routes, internal and private domains, wildcard hosts, weights of destinations", "not built"},
-		{"service brokers, managed services, service keys", "not built; make user-provided services"},
-		{"roles of groups, quotas", "they are RoleBindings and ResourceQuotas: use kubectl"},
-		{"`fields`, `include` but of users of roles, labels and annotations but of apps, orgs and spaces", "ignored"},
-		{"sidecars, SSH", "not built"},
-		{"limits of the log rate, readiness health checks", "refused; a manifest with them is applied with a warning"},
-		{"measured disks and log rates in stats", "left out rather than made up"},
 	}
 }

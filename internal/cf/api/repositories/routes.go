@@ -127,6 +127,26 @@ func (s *Store) DeleteRoute(ctx context.Context, caller *authorization.Caller, o
 	return deleteByName(ctx, caller, obj.DeepCopy())
 }
 
+// DeleteUnmappedRoute deletes a route unless an app has been mapped to it a moment ago. Its controller writes the same object, so a
+// conflict is tried again.
+func (s *Store) DeleteUnmappedRoute(ctx context.Context, caller *authorization.Caller, obj *korifiv1alpha1.CFRoute) error {
+	current := obj.DeepCopy()
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if len(current.Spec.Destinations) > 0 {
+			return nil
+		}
+		err := caller.Client.Delete(ctx, current, client.Preconditions{ResourceVersion: &current.ResourceVersion})
+		if k8serrors.IsConflict(err) {
+			return errors.Join(err, caller.Client.Get(ctx, client.ObjectKeyFromObject(obj), current))
+		}
+		return err
+	})
+	if k8serrors.IsNotFound(err) || err == nil {
+		return nil
+	}
+	return apierrors.FromError(err, RouteResourceType)
+}
+
 // IsRouteGone reports whether a route is gone.
 func (s *Store) IsRouteGone(ctx context.Context, _ *authorization.Caller, guid string) (bool, error) {
 	found, err := list[*korifiv1alpha1.CFRoute](ctx, s, "find the route", &korifiv1alpha1.CFRouteList{}, client.MatchingFields{byGUID: guid})
