@@ -24,18 +24,19 @@ func TestRevisionsOf(t *testing.T) {
 		korifiv1alpha1.RevisionAnnotation: "2", torporv1alpha1.CauseAnnotation: "Stop", torporv1alpha1.RevisedByAnnotation: "bob",
 		torporv1alpha1.RevisedAtAnnotation: later.UTC().Format(time.RFC3339),
 	}
+	endedFirst := map[string]string{
+		korifiv1alpha1.RevisionAnnotation:       "1",
+		torporv1alpha1.EndedRevisionsAnnotation: `[{"revision":0,"cause":"Creation","at":"2026-11-20T12:00:00Z","droplet":"d1"}]`,
+	}
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		droplet     string
 		known       []korifiv1alpha1.Restart
 		want        []AppRevision
 	}{
-		"a new app has its first revision": {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
-		"a revision is shown that ended before the controller has recorded it": {
-			map[string]string{korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.EndedRevisionsAnnotation: `[{"revision":0,"cause":"Creation","at":"2026-11-20T12:00:00Z","droplet":"d1"}]`},
-			"d2", known, []AppRevision{second, initial},
-		},
-		"the current revision is shown before the controller has recorded it": {stopped, "", known, []AppRevision{third, second}},
+		"a new app has its first revision":                                     {map[string]string{korifiv1alpha1.RevisionAnnotation: "0"}, "d1", nil, []AppRevision{initial}},
+		"a revision is shown that ended before the controller has recorded it": {endedFirst, "d2", known, []AppRevision{second, initial}},
+		"the current revision is shown before the controller has recorded it":  {stopped, "", known, []AppRevision{third, second}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: made, Annotations: test.annotations}}
