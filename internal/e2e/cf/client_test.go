@@ -132,6 +132,49 @@ func TestCancelledDeploymentLeavesTheOldRevision(t *testing.T) {
 	alice.waitUntilRunning(t, app, 2)
 }
 
+// What is set for the next revision reaches no instance of this one, also where one is started anew.
+func TestRestartedInstanceKeepsItsEnvironment(t *testing.T) {
+	w := shared.Get(t)
+	space, alice := w.createSpace(t), w.newCaller(t, "alice")
+	app := alice.createApp(t, space, "shop", 1, "STOPPED")
+	alice.expectStatus(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/environment_variables", `{"var":{"COLOUR":"red"}}`)
+	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/start", "")
+	alice.waitUntilRunning(t, app, 1)
+	before := w.listPodUIDs(t, space, app)["0"]
+	alice.expectStatus(t, http.StatusOK, "PATCH", "/v3/apps/"+app+"/environment_variables", `{"var":{"COLOUR":"blue"}}`)
+	alice.expectStatus(t, http.StatusNoContent, "DELETE", "/v3/apps/"+app+"/processes/web/instances/0", "")
+	testenv.Eventually(t, "another instance has the environment of its revision", func() error {
+		if now := w.listPodUIDs(t, space, app)["0"]; now == "" || now == before {
+			return fmt.Errorf("found the instance %q", now)
+		}
+		found, err := w.readVariable(t.Context(), space, app, "COLOUR")
+		return errors.Join(err, testenv.ErrorIf(found != "red", "found %q", found))
+	})
+	alice.expectStatus(t, http.StatusOK, "POST", "/v3/apps/"+app+"/actions/restart", "")
+	testenv.Eventually(t, "the next revision has what was set", func() error {
+		found, err := w.readVariable(t.Context(), space, app, "COLOUR")
+		return errors.Join(err, testenv.ErrorIf(found != "blue", "found %q", found))
+	})
+}
+
+// readVariable returns what the only instance of an app reads of a variable.
+func (w *env) readVariable(ctx context.Context, space, app, name string) (string, error) {
+	var pods corev1.PodList
+	if err := w.Client.List(ctx, &pods, client.InNamespace(space), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app}); err != nil || len(pods.Items) != 1 {
+		return "", fmt.Errorf("expected one Pod, found %d (%w)", len(pods.Items), err)
+	}
+	for _, variable := range pods.Items[0].Spec.Containers[0].Env {
+		if variable.Name != name || variable.ValueFrom == nil || variable.ValueFrom.SecretKeyRef == nil {
+			continue
+		}
+		var secret corev1.Secret
+		from := variable.ValueFrom.SecretKeyRef
+		err := w.Client.Get(ctx, client.ObjectKey{Namespace: space, Name: from.Name}, &secret)
+		return string(secret.Data[from.Key]), err
+	}
+	return "", fmt.Errorf("expected the variable %s of a Secret, found none", name)
+}
+
 func TestScaling(t *testing.T) {
 	w := shared.Get(t)
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
