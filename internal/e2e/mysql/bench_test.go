@@ -225,14 +225,12 @@ func (b *benchmark) benchStaleReader(t *testing.T, c *mysqlpods.PodCluster, n in
 // waitForRole waits until the Services find an instance in a role, or in none.
 func waitForRole(t *testing.T, c *mysqlpods.PodCluster, i int, want mocov1beta2.Role) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < finalRecovery; sleep(t, retryPace) {
+	testenv.EventuallyWithin(t, finalRecovery, fmt.Sprintf("instance %d is in the role %q", i, want), func() error {
 		var pod corev1.Pod
-		testenv.ExpectNoError(t, c.Env.Client.Get(t.Context(), c.PodKey(i), &pod))
-		if pod.Labels[mocov1beta2.RoleLabel] == string(want) {
-			return
-		}
-	}
-	t.Fatalf("instance %d is not in the role %q after %s", i, want, finalRecovery)
+		err := c.Env.Client.Get(t.Context(), c.PodKey(i), &pod)
+		found := pod.Labels[mocov1beta2.RoleLabel]
+		return errors.Join(err, testenv.ErrorIf(found != string(want), "found %q", found))
+	})
 }
 
 // benchFailover measures from the kill of the primary to the first acknowledgement to a client that tries again and again.
@@ -427,7 +425,8 @@ type statement struct {
 
 // looks says whether a statement only observes.
 func (s statement) looks() bool {
-	return s.command != "Query" || strings.HasPrefix(s.text, "select @@global.server_uuid,")
+	isWatch := strings.HasPrefix(s.text, "select source_pos_wait(")
+	return s.command != "Query" || isWatch || strings.HasPrefix(s.text, "select @@global.server_uuid,")
 }
 
 // startLog turns the general logs on. Connections that exist already are not known.

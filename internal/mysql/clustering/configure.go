@@ -5,6 +5,7 @@ package clustering
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/torpor-dev/torpor/internal/decision"
 )
@@ -230,9 +231,15 @@ func hasStaleData(i *instanceFacts) bool {
 		return false
 	}
 	hasFailed := c.SQL == Stopped && c.SQLErrno != 0 || c.IO == Stopped && c.wasRejectedBySource() || isComparable(i) && !i.MissingPurged.IsEmpty()
-	isStopped, past := c.IO == Stopped || c.SQL == Stopped, i.Past
-	isLate := d.MaxDelay > 0 && (hasLasted(past.NotReplicatingSince, d.MaxDelay+1, d.Now) || hasLasted(past.StalledSince, d.MaxDelay+1, d.Now))
-	return hasFailed || isLate || isStopped && hasLasted(past.NotReplicatingSince, stoppedThreadTimeout, d.Now)
+	// A source that refuses a login is asked again and again.
+	isStopped := c.IO == Stopped || c.SQL == Stopped || c.IO == Connecting && c.wasRejectedBySource()
+	isLate := d.MaxDelay > 0 && (hasNotFollowedFor(i, d.MaxDelay+1) || hasLasted(i.Past.StalledSince, d.MaxDelay+1, d.Now))
+	return hasFailed || isLate || isStopped && hasNotFollowedFor(i, stoppedThreadTimeout)
+}
+
+// hasNotFollowedFor goes by the earlier looks, and by when the replica heard of its source last, which may have been soon after a look.
+func hasNotFollowedFor(i *instanceFacts, long time.Duration) bool {
+	return hasLasted(i.Past.NotReplicatingSince, long, i.cluster.Now) || i.Channel.IO != Running && i.Channel.HeardAgo >= long
 }
 
 // isLabelledAndStale reports whether clients read old data in a replica. The label goes also while an action on its server
@@ -240,6 +247,11 @@ func hasStaleData(i *instanceFacts) bool {
 func isLabelledAndStale(i *instanceFacts) bool {
 	isResting := i.InActionBackoff && strings.HasPrefix(i.Past.LastAction, fmt.Sprintf("%T", SetRole{}))
 	return i.Pod.Exists && i.Pod.Role == RoleReplica && i.Reachable && !i.Stopped && !isResting && (lagsTooFar(i) || hasStaleData(i))
+}
+
+// isHidden reports whether clients do not find a replica, which gets its label as soon as it has caught up.
+func isHidden(i *instanceFacts) bool {
+	return !i.IsPrimary && i.Pod.Exists && i.Pod.Role == RoleNone && !i.Stopped
 }
 
 // hasSteppedDown reports whether an instance was asked to step down and is no primary.

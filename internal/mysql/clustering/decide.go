@@ -191,8 +191,13 @@ func waitForSecondMiss(d *derivedFacts, p *instanceFacts) Plan {
 // settle is the plan when nothing is to be done by clustering.
 func settle(d *derivedFacts, _ *instanceFacts) Plan {
 	plan := Plan{Why: "nothing is to be done", After: healthyInterval}
-	if d.state != StateHealthy || d.switchoverRequested || !d.primary.Past.StalledSince.IsZero() {
+	if d.state != StateHealthy || d.switchoverRequested || !d.primary.Past.StalledSince.IsZero() || d.any(isHidden) {
 		plan.After = degradedInterval
+	}
+	for _, i := range d.instances {
+		if isLagging := !i.IsPrimary && d.MaxDelay > 0 && i.Channel.Lag > 0; isLagging { // It is looked at when it may be too far behind.
+			plan.After = min(plan.After, max(d.MaxDelay-i.Channel.Lag, degradedInterval))
+		}
 	}
 	return plan
 }

@@ -287,55 +287,61 @@ func TestDecide(t *testing.T) {
 		"a primary that served alone awaits no replica that has much to receive": {healthyCluster(withInstance(0, awaitsNobody, executed("0:1-2000")), withInstance(2, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{2, 0}, StateDegraded}},
 		"clients that wait in an old primary are cut off":                        {healthyCluster(promotedAndConfigured, withInstance(0, commitWaiting)), decision{"hung clients of a replica", KillConnections{0, true}, StateIncomplete}},
 
-		"a second writable instance is closed":                                    {healthyCluster(withInstance(2, writable)), decision{"a second writable instance", SetReadOnly{2}, StateDegraded}},
-		"clients of a second writable instance are cut off if it does not close":  {healthyCluster(withInstance(2, writable, statementPending(killClientsAfter))), decision{"hung clients of a replica", KillConnections{2, true}, StateDegraded}},
-		"a second writable instance that is left alone stays writable":            {healthyCluster(withInstance(2, writable, stoppedInstance)), settledAs(StateDegraded)},
-		"an errant replica is isolated":                                           {healthyCluster(withInstance(2, executed("0:1-9,2:1"))), decision{"isolate an errant replica", StopIO{[]int{2}}, StateDegraded}},
-		"an errant replica that is isolated loses its label":                      {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped)), decision{"hide an errant replica", SetRole{2, RoleNone}, StateDegraded}},
-		"an errant replica that is isolated and hidden is left so":                {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), settledAs(StateDegraded)},
-		"a replica that has what the primary is committing is not ahead":          {healthyCluster(withInstance(0, commitWaiting), withInstance(2, executed("0:1-10"))), settledAs(StateHealthy)},
-		"an errant replica whose transactions are not named yet has them named":   {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), decision{"name what a copy will discard", nothing, StateDegraded}},
-		"an errant replica whose transactions are named is emptied":               {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"empty one that is cloned anew", DiscardData{2}, StateDegraded}},
-		"an errant replica is kept while the other does not acknowledge":          {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded), withInstance(1, podNotReady)), settledAs(StateIncomplete)},
-		"an errant replica is kept while commits do not get through":              {healthyCluster(reclonesErrant, withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), settledAs(StateIncomplete)},
-		"an errant replica is kept while a stop is asked for":                     {healthyCluster(stopAsked, reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"stop reached", nothing, StateDegraded}},
-		"an errant replica that nobody can compare is kept":                       {healthyCluster(reclonesErrant, withInstance(0, doesNotAnswer), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"the primary does not answer", nothing, StateIncomplete}},
-		"a replica that is to be cloned anew loses its label":                     {healthyCluster(withInstance(1, askedToReclone)), decision{"hide one that is cloned anew", SetRole{1, RoleNone}, StateHealthy}},
-		"a replica that is to be cloned anew is emptied":                          {healthyCluster(withInstance(1, askedToReclone, unlabelled)), decision{"empty one that is cloned anew", DiscardData{1}, StateHealthy}},
-		"a replica that is empty is not asked for a copy any more":                {healthyCluster(withInstance(1, askedToReclone, withoutData, unlabelled)), decision{"the request for a copy is done", ClearReclone{1}, StateDegraded}},
-		"a primary is not cloned anew":                                            {healthyCluster(withInstance(0, askedToReclone)), decision{"the request for a copy is done", ClearReclone{0}, StateHealthy}},
-		"a replica that is ahead is unhealthy":                                    {healthyCluster(withInstance(2, executed("0:1-10"))), settledAs(StateDegraded)},
-		"an SQL thread that was stopped by hand is started":                       {healthyCluster(withInstance(1, sqlStopped)), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
-		"an SQL thread that an error stopped is reported":                         {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
-		"an SQL thread that a full volume stopped is started":                     {healthyCluster(withInstance(1, sqlFailed, func(s *Instance) { s.Channel.SQLErrno = 1114 })), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
-		"a replica that does not receive has its IO thread started":               {healthyCluster(withInstance(1, ioStopped)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
-		"a replica that is connecting is left to it":                              {healthyCluster(withInstance(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
-		"a replica of another stops receiving":                                    {healthyCluster(withInstance(1, replicatesFrom(2))), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
-		"a replica of another keeps its relay log until that is applied":          {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped, withUnappliedRelayLog)), settledAs(StateDegraded)},
-		"a replica of another that has applied its relay log follows the primary": {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped)), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
-		"a replica that does not acknowledge is configured":                       {healthyCluster(withInstance(1, func(s *Instance) { s.SemiSync = SemiSync{} })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
-		"an empty replica is cloned":                                              {healthyCluster(withInstance(1, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
-		"an empty replica is not cloned twice":                                    {healthyCluster(withInstance(1, withoutData, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
-		"a replica that needs deleted binary logs is reported":                    {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, serverRestarted, executed("0:1-5"), unlabelled)), settledAs(StateDegraded)},
-		"a read-only primary is not made writable before there is a clone":        {healthyCluster(withInstance(0, readOnly), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
-		"a read-only primary is made writable once a replica follows":             {healthyCluster(withInstance(0, readOnly), withInstance(2, withoutData)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
-		"a replica gets its label":                                                {healthyCluster(withInstance(1, unlabelled)), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
-		"a replica that is far behind gets no label":                              {healthyCluster(withInstance(1, unlabelled, laggingBy(31*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
-		"a replica that has caught up by half gets its label":                     {healthyCluster(withInstance(1, unlabelled, laggingBy(30*time.Second)), maxDelay), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
-		"a replica that falls far behind loses its label":                         {healthyCluster(withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"hide a replica with old data", SetRole{1, RoleNone}, StateHealthy}},
-		"a replica whose SQL thread failed loses its label":                       {healthyCluster(withInstance(1, sqlFailed)), hidden},
-		"a replica that its source refused loses its label":                       {healthyCluster(withInstance(1, ioStopped, ioError(1236)), actionFailed(1)), hidden},
-		"a replica that needs deleted binary logs loses its label":                {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, executed("0:1-5"), ioStopped)), hidden},
-		"a replica whose thread does not start loses its label":                   {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout)), hidden},
-		"a replica whose thread has just stopped keeps its label":                 {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout-1)), settledAs(StateDegraded)},
-		"a replica that connects for too long loses its label":                    {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute+1)), hidden},
-		"a replica that connects for as long as allowed keeps its label":          {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute)), settledAs(StateDegraded)},
-		"a replica whose SQL thread failed gets no label":                         {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
-		"a replica that is as far behind as allowed keeps its label":              {healthyCluster(withInstance(1, laggingBy(60*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
-		"a replica keeps its label without a limit":                               {healthyCluster(withInstance(1, laggingBy(time.Hour))), decision{"settled", nothing, StateHealthy}},
-		"a stop lets a replica that is far behind keep its label":                 {healthyCluster(stopAsked, withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"stop reached", nothing, StateHealthy}},
-		"a replica that is left alone gets no label":                              {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), settledAs(StateHealthy)},
-		"an act that did not help is repeated after a moment":                     {healthyCluster(withInstance(1, ioStopped), actionFailed(1)), settledAs(StateDegraded)},
+		"a second writable instance is closed":                                        {healthyCluster(withInstance(2, writable)), decision{"a second writable instance", SetReadOnly{2}, StateDegraded}},
+		"clients of a second writable instance are cut off if it does not close":      {healthyCluster(withInstance(2, writable, statementPending(killClientsAfter))), decision{"hung clients of a replica", KillConnections{2, true}, StateDegraded}},
+		"a second writable instance that is left alone stays writable":                {healthyCluster(withInstance(2, writable, stoppedInstance)), settledAs(StateDegraded)},
+		"an errant replica is isolated":                                               {healthyCluster(withInstance(2, executed("0:1-9,2:1"))), decision{"isolate an errant replica", StopIO{[]int{2}}, StateDegraded}},
+		"an errant replica that is isolated loses its label":                          {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped)), decision{"hide an errant replica", SetRole{2, RoleNone}, StateDegraded}},
+		"an errant replica that is isolated and hidden is left so":                    {healthyCluster(withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), settledAs(StateDegraded)},
+		"a replica that has what the primary is committing is not ahead":              {healthyCluster(withInstance(0, commitWaiting), withInstance(2, executed("0:1-10"))), settledAs(StateHealthy)},
+		"an errant replica whose transactions are not named yet has them named":       {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled)), decision{"name what a copy will discard", nothing, StateDegraded}},
+		"an errant replica whose transactions are named is emptied":                   {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"empty one that is cloned anew", DiscardData{2}, StateDegraded}},
+		"an errant replica is kept while the other does not acknowledge":              {healthyCluster(reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded), withInstance(1, podNotReady)), settledAs(StateIncomplete)},
+		"an errant replica is kept while commits do not get through":                  {healthyCluster(reclonesErrant, withInstance(0, commitWaiting), stalledFor(0, stallTimeout), withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), settledAs(StateIncomplete)},
+		"an errant replica is kept while a stop is asked for":                         {healthyCluster(stopAsked, reclonesErrant, withInstance(2, executed("0:1-9,2:1"), ioStopped, unlabelled, discarded)), decision{"stop reached", nothing, StateDegraded}},
+		"an errant replica that nobody can compare is kept":                           {healthyCluster(reclonesErrant, withInstance(0, doesNotAnswer), withInstance(2, ioStopped, unlabelled, func(s *Instance) { s.KnownErrant = true })), decision{"the primary does not answer", nothing, StateIncomplete}},
+		"a replica that is to be cloned anew loses its label":                         {healthyCluster(withInstance(1, askedToReclone)), decision{"hide one that is cloned anew", SetRole{1, RoleNone}, StateHealthy}},
+		"a replica that is to be cloned anew is emptied":                              {healthyCluster(withInstance(1, askedToReclone, unlabelled)), decision{"empty one that is cloned anew", DiscardData{1}, StateHealthy}},
+		"a replica that is empty is not asked for a copy any more":                    {healthyCluster(withInstance(1, askedToReclone, withoutData, unlabelled)), decision{"the request for a copy is done", ClearReclone{1}, StateDegraded}},
+		"a primary is not cloned anew":                                                {healthyCluster(withInstance(0, askedToReclone)), decision{"the request for a copy is done", ClearReclone{0}, StateHealthy}},
+		"a replica that is ahead is unhealthy":                                        {healthyCluster(withInstance(2, executed("0:1-10"))), settledAs(StateDegraded)},
+		"an SQL thread that was stopped by hand is started":                           {healthyCluster(withInstance(1, sqlStopped)), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
+		"an SQL thread that an error stopped is reported":                             {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
+		"an SQL thread that a full volume stopped is started":                         {healthyCluster(withInstance(1, sqlFailed, func(s *Instance) { s.Channel.SQLErrno = 1114 })), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
+		"a replica that does not receive has its IO thread started":                   {healthyCluster(withInstance(1, ioStopped)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
+		"a replica that is connecting is left to it":                                  {healthyCluster(withInstance(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
+		"a replica of another stops receiving":                                        {healthyCluster(withInstance(1, replicatesFrom(2))), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
+		"a replica of another keeps its relay log until that is applied":              {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped, withUnappliedRelayLog)), settledAs(StateDegraded)},
+		"a replica of another that has applied its relay log follows the primary":     {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped)), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
+		"a replica that does not acknowledge is configured":                           {healthyCluster(withInstance(1, func(s *Instance) { s.SemiSync = SemiSync{} })), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
+		"an empty replica is cloned":                                                  {healthyCluster(withInstance(1, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
+		"an empty replica is not cloned twice":                                        {healthyCluster(withInstance(1, withoutData, unlabelled, func(s *Instance) { s.Clone = Cloning })), settledAs(StateDegraded)},
+		"a replica that needs deleted binary logs is reported":                        {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, serverRestarted, executed("0:1-5"), unlabelled)), settledAs(StateDegraded)},
+		"a read-only primary is not made writable before there is a clone":            {healthyCluster(withInstance(0, readOnly), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"clone a replica", CloneFrom{1, 0}, StateIncomplete}},
+		"a read-only primary is made writable once a replica follows":                 {healthyCluster(withInstance(0, readOnly), withInstance(2, withoutData)), decision{"make the primary writable", MakeWritable{0, 1}, StateIncomplete}},
+		"a replica gets its label":                                                    {healthyCluster(withInstance(1, unlabelled)), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
+		"a replica that is far behind gets no label":                                  {healthyCluster(withInstance(1, unlabelled, laggingBy(31*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
+		"a replica that has caught up by half gets its label":                         {healthyCluster(withInstance(1, unlabelled, laggingBy(30*time.Second)), maxDelay), decision{"label a replica", SetRole{1, RoleReplica}, StateHealthy}},
+		"a replica that falls far behind loses its label":                             {healthyCluster(withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"hide a replica with old data", SetRole{1, RoleNone}, StateHealthy}},
+		"a replica whose SQL thread failed loses its label":                           {healthyCluster(withInstance(1, sqlFailed)), hidden},
+		"a replica that its source refused loses its label":                           {healthyCluster(withInstance(1, ioStopped, ioError(1236)), actionFailed(1)), hidden},
+		"a replica that needs deleted binary logs loses its label":                    {healthyCluster(withInstance(0, func(s *Instance) { s.Purged = parseTestSet("0:1-9") }), withInstance(1, executed("0:1-5"), ioStopped)), hidden},
+		"a replica whose thread does not start loses its label":                       {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout)), hidden},
+		"a replica whose thread has just stopped keeps its label":                     {healthyCluster(withInstance(1, ioStopped), actionFailed(1), notReplicatingFor(stoppedThreadTimeout-1)), settledAs(StateDegraded)},
+		"a replica that connects for too long loses its label":                        {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute+1)), hidden},
+		"a replica that connects for as long as allowed keeps its label":              {healthyCluster(withInstance(1, connecting), maxDelay, notReplicatingFor(time.Minute)), settledAs(StateDegraded)},
+		"a replica that its source has refused for too long loses its label":          {healthyCluster(withInstance(1, connecting, ioError(1045)), maxDelay, notReplicatingFor(stoppedThreadTimeout)), hidden},
+		"a replica that its source has just refused keeps its label":                  {healthyCluster(withInstance(1, connecting, ioError(1045)), maxDelay, notReplicatingFor(stoppedThreadTimeout-1)), settledAs(StateDegraded)},
+		"a replica that its source refused soon after a look loses its label":         {healthyCluster(withInstance(1, connecting, ioError(1045), heardAgo(stoppedThreadTimeout)), maxDelay, notReplicatingFor(0)), hidden},
+		"a replica that lost its source soon after a look loses its label":            {healthyCluster(withInstance(1, connecting, ioError(2003), heardAgo(time.Minute+1)), maxDelay, notReplicatingFor(0)), hidden},
+		"a replica that has heard of its source as lately as allowed keeps its label": {healthyCluster(withInstance(1, connecting, ioError(2003), heardAgo(time.Minute)), maxDelay, notReplicatingFor(0)), settledAs(StateDegraded)},
+		"a replica that does not reach its source keeps its label":                    {healthyCluster(withInstance(1, connecting, ioError(2003)), maxDelay, notReplicatingFor(stoppedThreadTimeout)), settledAs(StateDegraded)},
+		"a replica whose SQL thread failed gets no label":                             {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
+		"a replica that is as far behind as allowed keeps its label":                  {healthyCluster(withInstance(1, laggingBy(60*time.Second)), maxDelay), decision{"settled", nothing, StateHealthy}},
+		"a replica keeps its label without a limit":                                   {healthyCluster(withInstance(1, laggingBy(time.Hour))), decision{"settled", nothing, StateHealthy}},
+		"a stop lets a replica that is far behind keep its label":                     {healthyCluster(stopAsked, withInstance(1, laggingBy(61*time.Second)), maxDelay), decision{"stop reached", nothing, StateHealthy}},
+		"a replica that is left alone gets no label":                                  {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), settledAs(StateHealthy)},
+		"an act that did not help is repeated after a moment":                         {healthyCluster(withInstance(1, ioStopped), actionFailed(1)), settledAs(StateDegraded)},
 
 		"a new cluster takes its first instance":                                         {healthyCluster(newCluster), decision{"choose the first primary", PromoteInStatus{0, NoInstance}, StateIncomplete}},
 		"a new cluster waits until all instances answer":                                 {healthyCluster(newCluster, withInstance(2, podNotReady)), decision{"no primary", nothing, StateIncomplete}},
@@ -404,6 +410,51 @@ func TestDecide(t *testing.T) {
 	for _, r := range rules() {
 		if !used[r.Name] {
 			t.Errorf("expected a case for the rule %q, found none", r.Name)
+		}
+	}
+}
+
+func TestSettledClustersAreLookedAtInTime(t *testing.T) {
+	for name, row := range map[string]struct {
+		in   Observed
+		want time.Duration
+	}{
+		"a healthy one after a while":                          {healthyCluster(maxDelay), healthyInterval},
+		"one with a replica that clients do not find soon":     {healthyCluster(maxDelay, withInstance(1, unlabelled, laggingBy(31*time.Second))), degradedInterval},
+		"one with a replica that is left alone after a while":  {healthyCluster(withInstance(1, unlabelled, stoppedInstance)), healthyInterval},
+		"one with a replica that is almost too late just then": {healthyCluster(maxDelay, withInstance(2, laggingBy(57*time.Second))), 3 * time.Second},
+		"one with a replica that is late without a limit":      {healthyCluster(withInstance(2, laggingBy(57*time.Second))), healthyInterval},
+		"one with a replica that is a little late":             {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Second))), healthyInterval},
+		"one with a replica at the limit soon":                 {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Minute))), degradedInterval},
+	} {
+		if p := Decide(row.in); p.Rule != "settled" || p.After != row.want {
+			t.Errorf("%s: expected to settle for %s, found %q for %s", name, row.want, p.Rule, p.After)
+		}
+	}
+}
+
+func TestReplicasThatAreWatched(t *testing.T) {
+	for name, row := range map[string]struct {
+		in   Observed
+		want []int
+	}{
+		"replicas that apply, and not the primary":  {healthyCluster(), []int{1, 2}},
+		"not one whose SQL thread is stopped":       {healthyCluster(withInstance(1, sqlStopped)), []int{2}},
+		"also one that does not receive":            {healthyCluster(withInstance(1, ioStopped)), []int{1, 2}},
+		"not one that does not answer":              {healthyCluster(withInstance(1, doesNotAnswer), withInstance(1, func(s *Instance) { s.Reachable = false })), []int{2}},
+		"not one that is left alone":                {healthyCluster(withInstance(2, stoppedInstance)), []int{1}},
+		"none while a stop is asked for":            {healthyCluster(stopAsked), nil},
+		"none before a stop that is withdrawn ends": {healthyCluster(stopReached), nil},
+		"none without a primary":                    {healthyCluster(newCluster), nil},
+	} {
+		var got []int
+		for i := range row.in.Instances {
+			if row.in.NeedsReplicationWatch(i) {
+				got = append(got, i)
+			}
+		}
+		if diff := cmp.Diff(row.want, got); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -49,6 +49,14 @@ type Observed struct {
 	Instances []Instance
 }
 
+// NeedsReplicationWatch reports whether an instance is a replica that applies what it receives, and has to tell at once when it does
+// not any more: the next look may be far off. A stop lets the servers be.
+func (o Observed) NeedsReplicationWatch(i int) bool {
+	s := o.Instances[i]
+	isActive := o.Primary != NoInstance && !o.Offline && !o.StopAsked && o.Stop == nil
+	return isActive && i != o.Primary && s.Reachable && !s.Stopped && s.Channel.SQL == Running
+}
+
 // PasswordRotation is read only while one is asked for. Its states are kept in the cluster's Secret, and in the servers.
 type PasswordRotation struct {
 	// Asked says that new passwords are wanted, or the end of the old ones, or both: what was begun is finished.

@@ -63,7 +63,7 @@ func (s *Server) CancelStatements(ctx context.Context) error {
 const (
 	isManagers     = "user = substring_index(current_user(), '@', 1)"
 	isPendingAct   = isManagers + " and command = 'Query' and info like '" + statementMark + "%'"
-	isOwnStatement = isManagers + " and (ifnull(info, '') like '" + statementMark + "%' or ifnull(info, '') = '" + watchStatement + "')"
+	isOwnStatement = isManagers + " and (ifnull(info, '') like '" + statementMark + "%' or ifnull(info, '') = '" + watchStatement + "' or ifnull(info, '') like '" + replicationWatchBegin + "%')"
 )
 
 // selectOtherConnections begins a query for connections other than its own.

@@ -121,6 +121,15 @@ type instanceConn struct {
 	isSilent    atomic.Bool
 	stopWaiting context.CancelFunc
 	isClosed    bool
+	// replicationWatch waits until the server does not apply any more; nil if nobody wants to know.
+	replicationWatch *replicationWatch
+}
+
+// replicationWatch is one statement that waits in a replica.
+type replicationWatch struct {
+	cancel context.CancelFunc
+	// ended is closed when the statement is over, in the server too.
+	ended chan struct{}
 }
 
 // readFacts asks the server, and waits for a bounded time.
@@ -204,6 +213,9 @@ func (c *clusterConns) closeInstance(i int) {
 	if conn.stopWaiting != nil {
 		conn.stopWaiting()
 	}
+	if conn.replicationWatch != nil {
+		conn.replicationWatch.cancel()
+	}
 	_ = conn.server.Close() // The connections are given up, whether or not they close cleanly.
 	delete(c.instances, i)
 }
@@ -274,6 +286,57 @@ func (c *clusterConns) stopWatching() {
 		c.unwatch()
 	}
 	c.watched, c.unwatch = nil, nil
+}
+
+// watchReplication watches one replica, and has the cluster looked at as soon as it does not apply any more. A watch that fails has
+// nothing looked at. The look after a watch has ended begins none, so that one that ends at once for another reason is not begun again
+// and again.
+func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn.isClosed || c.closed || conn.replicationWatch.isRunning() {
+		return
+	}
+	if conn.replicationWatch != nil {
+		conn.replicationWatch = nil
+		return
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass and ends with the connections.
+	watch := &replicationWatch{cancel: cancel, ended: make(chan struct{})}
+	conn.replicationWatch = watch
+	c.manager.goroutines.Go(func() {
+		defer cancel()
+		err := conn.server.WatchReplication(ctx)
+		close(watch.ended)
+		if err == nil {
+			c.requestLook()
+		}
+	})
+}
+
+func (w *replicationWatch) isRunning() bool {
+	if w == nil {
+		return false
+	}
+	select {
+	case <-w.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// unwatchReplication ends the watch over an instance. The one that is returned may be nil, and is over in the server too when it has
+// ended.
+func (c *clusterConns) unwatchReplication(conn *instanceConn) *replicationWatch {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	watch := conn.replicationWatch
+	conn.replicationWatch = nil
+	if watch != nil {
+		watch.cancel()
+	}
+	return watch
 }
 
 // recordResult adds what became of an action to the history; failure is empty if it succeeded.

@@ -26,6 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
 )
 
@@ -306,6 +307,97 @@ func TestReplicaWithOldDataHasNoReaders(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Degraded")
 	e.mustRun(t, victim, "root", "set global super_read_only = 0", "set sql_log_bin = 0", "delete from app.t where id = 7", "set global super_read_only = 1", "start replica")
 	e.waitForRole(t, victim, "replica")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.expectEqualRows(t)
+}
+
+// TestReplicasThatDoNotFollowHaveNoReaders keeps one instance from following in each way that there is, and mends it. How long readers
+// are led to it, and how long they do without it, is logged.
+func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	const victim, maxDelay = 2, 5
+	cluster := e.getCluster(t)
+	before := cluster.DeepCopy()
+	cluster.Spec.MaxDelaySeconds = new(maxDelay)
+	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), cluster, client.MergeFrom(before)))
+	alone := func(statement string) []string {
+		return []string{"set global super_read_only = 0", "set sql_log_bin = 0", statement, "set global super_read_only = 1"}
+	}
+	change := func(option string) {
+		e.mustRun(t, victim, "root", "stop replica io_thread", "change replication source to "+option, "start replica io_thread")
+	}
+	for _, way := range []struct {
+		name  string
+		spoil func() (mend func())
+	}{
+		{"the SQL thread fails", func() func() {
+			e.mustRun(t, victim, "root", alone("insert into app.t values (700, 'twice')")...)
+			e.mustRun(t, 0, "app", "insert into app.t values (700, 'twice')")
+			return func() {
+				e.mustRun(t, victim, "root", append(alone("delete from app.t where id = 700"), "start replica sql_thread")...)
+			}
+		}},
+		{"the password is wrong", func() func() {
+			change("source_password = 'wrong'")
+			return func() { change("source_password = '" + mysqld.ReplicationPassword + "'") }
+		}},
+		{"the source is not reached", func() func() {
+			change("source_port = 1")
+			return func() { change(fmt.Sprintf("source_port = %d", mysqld.Port)) }
+		}},
+		{"a lock blocks the SQL thread", func() func() {
+			unlock := e.blockApplying(t, victim)
+			e.mustRun(t, 0, "app", "insert into app.t (v) values ('blocked')")
+			return unlock
+		}},
+	} {
+		e.waitForRole(t, victim, "replica")
+		e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+		e.waitForLooks(t) // The regular one comes ten seconds after the last.
+		mend := way.spoil()
+		gone := e.waitForRole(t, victim, "")
+		mend()
+		back := e.waitForRole(t, victim, "replica")
+		t.Logf("%s: readers are led to old data for %s, and do without the instance for %s", way.name, gone.Round(time.Millisecond), back.Round(time.Millisecond))
+	}
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.expectEqualRows(t)
+}
+
+// TestThreadsThatSomebodyStopsAreStarted stops each thread of a replica. One statement in each replica tells the manager at once of the
+// thread that applies; a stop of clustering ends it.
+func TestThreadsThatSomebodyStopsAreStarted(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	const victim = 2
+	expectWatches := func(want string) {
+		t.Helper()
+		testenv.Eventually(t, "the instances are watched as wanted", func() error {
+			var found strings.Builder
+			for i := range instances {
+				found.WriteString(e.query(t, i, "select count(*) from performance_schema.processlist where info like 'select source_pos_wait(%'"))
+			}
+			return testenv.ErrorIf(found.String() != want, "expected %s, found %s", want, found.String())
+		})
+	}
+	for thread, table := range map[string]string{"sql_thread": "replication_applier_status", "io_thread": "replication_connection_status"} {
+		expectWatches("011")
+		e.waitForLooks(t) // The regular one comes ten seconds after the last.
+		began := e.clock.Now()
+		e.mustRun(t, victim, "root", "stop replica "+thread)
+		e.waitForAnswerBut(t, 0, "select service_state from performance_schema."+table, "ON")
+		t.Logf("the %s is started after %s", thread, e.clock.Since(began).Round(time.Millisecond))
+	}
+	e.requestStepDown(t, 0)
+	testenv.Eventually(t, "another instance is the primary", func() error {
+		return testenv.ErrorIf(e.getCluster(t).Status.CurrentPrimaryIndex == 0, "not yet")
+	})
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	expectWatches(map[int]string{1: "101", victim: "110"}[e.getCluster(t).Status.CurrentPrimaryIndex])
+	e.stopByPlugin(t)
+	expectWatches("000")
+	e.startClustering(t)
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.expectEqualRows(t)
 }

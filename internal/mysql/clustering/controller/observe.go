@@ -84,6 +84,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 	seen.History = clustering.UpdateHistory(seen.clusterConns.history, seen.Observed)
 	seen.clusterConns.history = seen.History
 	seen.watchPrimary(ctx)
+	seen.watchReplicas(ctx)
 	return seen, nil
 }
 
@@ -234,6 +235,31 @@ func (s *observation) watchPrimary(ctx context.Context) {
 		return
 	}
 	s.clusterConns.watch(ctx, s.conns[s.Primary])
+}
+
+// watchReplicas watches the replicas that apply what they receive. A stop waits until nobody is watched, because it lets nothing be sent
+// to the servers after it was reached.
+func (s *observation) watchReplicas(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	var ending []*replicationWatch
+	for i, conn := range s.conns {
+		switch {
+		case conn == nil:
+		case s.NeedsReplicationWatch(i):
+			s.clusterConns.watchReplication(ctx, conn)
+		case s.Instances[i].Reachable || s.StopAsked:
+			ending = append(ending, s.clusterConns.unwatchReplication(conn))
+		}
+	}
+	for _, watch := range ending {
+		if watch.isRunning() && s.StopAsked {
+			select {
+			case <-watch.ended:
+			case <-ctx.Done():
+			}
+		}
+	}
 }
 
 func (s *observation) password(user string) (string, error) {
