@@ -41,6 +41,7 @@ import (
 	cflrp "github.com/torpor-dev/torpor/internal/cf/lrp"
 	lrp "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
 	orgspace "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
+	"github.com/torpor-dev/torpor/internal/cf/podcache"
 	process "github.com/torpor-dev/torpor/internal/cf/process/controller"
 	cfroute "github.com/torpor-dev/torpor/internal/cf/route"
 	route "github.com/torpor-dev/torpor/internal/cf/route/controller"
@@ -127,6 +128,8 @@ type Options struct {
 	assumableRoles []aws.AssumableRole
 	// publisher is RouteGateway and RouteIngressClass, parsed.
 	publisher cfroute.Publisher
+	// podCache has the Pods of apps, for several features.
+	podCache *podcache.Cache
 }
 
 // Run runs the manager until ctx ends. None of the kinds that it handles needs to be installed.
@@ -190,7 +193,7 @@ func listFeatures(o Options) []feature {
 	}
 	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Waits: o.FailoverWaits}
 	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
-	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: process.NewMetrics()}
+	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], PodCache: o.podCache, Clock: now, Metrics: process.NewMetrics()}
 	return []feature{
 		{"hibernation", kinds(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
@@ -210,7 +213,7 @@ func listFeatures(o Options) []feature {
 			"tasks", kinds(korifiv1alpha1.CFTaskKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind()),
 			nil, task.Controller{Guard: o.guards["tasks"], Pods: o.podOptions(), WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager,
 		},
-		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], Pods: o.podOptions(), WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
+		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], Pods: o.podOptions(), PodCache: o.podCache, Clock: now}.SetupWithManager},
 	}
 }
 
@@ -274,6 +277,9 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		return err
 	}
 	if err := o.parse(mgr.GetAPIReader()); err != nil {
+		return err
+	}
+	if o.podCache, err = podcache.New(mgr, o.WatchNamespaces); err != nil {
 		return err
 	}
 	for _, f := range listFeatures(o) {

@@ -17,12 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // TestRun follows one manager. There is only one such test, because the process has one registry of metrics.
 func TestRun(t *testing.T) {
-	env := testenv.StartAPIServer(t)
+	env, watches := testenv.StartAPIServer(t).CountWatches()
 	o := Options{InsecureMetrics: true, MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	ended := make(chan struct{})
 	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error {
@@ -55,8 +56,10 @@ func TestRun(t *testing.T) {
 		if err := ready(); err != nil {
 			t.Errorf("with the CRD: %v", err)
 		}
+		expectOneWatchOfPods(t, watches, o)
 		env.RemoveCRDs(t)
 		waitForPhase(t, o, "Dormant")
+		waitForWatches(t, watches, 0)
 		if err := ready(); err != nil {
 			t.Errorf("after the removal: %v", err)
 		}
@@ -68,6 +71,27 @@ func TestRun(t *testing.T) {
 	case <-ended:
 		t.Fatal("the manager ended by itself")
 	default:
+	}
+}
+
+// expectOneWatchOfPods waits until the controllers of processes and of LRPs watch what they need.
+func expectOneWatchOfPods(t *testing.T, watches *testenv.WatchCounter, o Options) {
+	t.Helper()
+	waitForMetric(t, o, `torpor_gate_state{group="restart",state="Running"} 1`)
+	waitForMetric(t, o, `torpor_gate_state{group="lrp",state="Running"} 1`)
+	waitForWatches(t, watches, 1)
+	if most := watches.Most("pods", korifiv1alpha1.ProcessGUIDLabel); most != 1 {
+		t.Errorf("expected the Pods of apps to be watched once, found %d watches", most)
+	}
+}
+
+func waitForWatches(t *testing.T, watches *testenv.WatchCounter, want int) {
+	t.Helper()
+	for _, resource := range []string{"pods", "statefulsets", "poddisruptionbudgets"} {
+		testenv.Eventually(t, "watches of "+resource, func() error {
+			found := watches.Open(resource, korifiv1alpha1.ProcessGUIDLabel)
+			return testenv.ErrorIf(found != want, "expected %d, found %d", want, found)
+		})
 	}
 }
 

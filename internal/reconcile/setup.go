@@ -47,11 +47,18 @@ func (w WorkerOptions) Options() controller.Options {
 // NewLabelledCache adds a cache to the manager that holds only the objects of these kinds that the selector matches: a hub
 // has many Pods and Jobs that are not Torpor's. No namespaces mean all.
 func NewLabelledCache(mgr manager.Manager, namespaces []string, selector labels.Selector, kinds ...client.Object) (cache.Cache, error) {
-	return NewTrimmedCache(mgr, namespaces, selector, cache.TransformStripManagedFields(), kinds...)
+	labelled, err := BuildTrimmedCache(mgr, namespaces, selector, cache.TransformStripManagedFields(), kinds...)
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(labelled); err != nil {
+		return nil, fmt.Errorf("add a cache of %s: %w", selector, err)
+	}
+	return labelled, nil
 }
 
-// NewTrimmedCache is NewLabelledCache of objects without what trim takes from them.
-func NewTrimmedCache(mgr manager.Manager, namespaces []string, selector labels.Selector, trim toolscache.TransformFunc, kinds ...client.Object) (cache.Cache, error) {
+// BuildTrimmedCache makes such a cache, which somebody else starts, of objects without what trim takes from them.
+func BuildTrimmedCache(mgr manager.Manager, namespaces []string, selector labels.Selector, trim toolscache.TransformFunc, kinds ...client.Object) (cache.Cache, error) {
 	byObject := map[client.Object]cache.ByObject{}
 	for _, kind := range kinds {
 		byObject[kind] = cache.ByObject{Label: selector, Transform: trim}
@@ -68,9 +75,6 @@ func NewTrimmedCache(mgr manager.Manager, namespaces []string, selector labels.S
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make a cache of %s: %w", selector, err)
-	}
-	if err := mgr.Add(labelled); err != nil {
-		return nil, fmt.Errorf("add a cache of %s: %w", selector, err)
 	}
 	return labelled, nil
 }

@@ -6,14 +6,17 @@ package podcache
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -23,24 +26,96 @@ import (
 // ByProcess is the field by which the cache finds the Pods of a process.
 const ByProcess = "process"
 
-// New makes a cache of the Pods of apps, and of other kinds that have the labels of processes; it leaves out all other objects. The
-// controllers of processes and of LRPs each have one: they run in conditional groups that start and stop on their own, and a cache
-// ends with the group that made it.
-func New(ctx context.Context, mgr manager.Manager, namespaces []string, others ...client.Object) (cache.Cache, error) {
+// Cache has the Pods of apps, and of other kinds the objects that have the labels of processes; it leaves out all other objects. Several
+// groups of controllers share it, each of which starts and stops on its own: a kind is watched once, while any of them needs it.
+type Cache struct {
+	mgr        manager.Manager
+	namespaces []string
+	ofApps     labels.Selector
+
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionKind]*sharedKind
+}
+
+// sharedKind is what is cached of one kind.
+type sharedKind struct {
+	cache.Cache
+	gvk schema.GroupVersionKind
+	// users is guarded by the lock of the Cache.
+	users int
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// New returns a cache that watches nothing yet. mgr is the manager whose groups share the cache, and not the one that a group is set
+// up with, which ends with the group. No namespaces mean all.
+func New(mgr manager.Manager, namespaces []string) (*Cache, error) {
 	ofApps, err := labels.NewRequirement(korifiv1alpha1.ProcessGUIDLabel, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select the Pods of apps: %w", err)
 	}
-	pods, err := reconcile.NewTrimmedCache(mgr, namespaces, labels.NewSelector().Add(*ofApps), trim, append(others, &corev1.Pod{})...)
+	return &Cache{mgr: mgr, namespaces: namespaces, ofApps: labels.NewSelector().Add(*ofApps), kinds: map[schema.GroupVersionKind]*sharedKind{}}, nil
+}
+
+// acquire returns what is cached of the kind of an object, which begins to be watched if nobody else needs it.
+func (c *Cache) acquire(ctx context.Context, kind client.Object) (*sharedKind, error) {
+	gvk, err := apiutil.GVKForObject(kind, c.mgr.GetScheme())
+	if err != nil {
+		return nil, fmt.Errorf("find the kind of %T: %w", kind, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := c.kinds[gvk]
+	if k == nil {
+		if k, err = c.startKind(ctx, gvk, kind); err != nil {
+			return nil, err
+		}
+		c.kinds[gvk] = k
+	}
+	k.users++
+	return k, nil
+}
+
+func (c *Cache) startKind(ctx context.Context, gvk schema.GroupVersionKind, kind client.Object) (*sharedKind, error) {
+	made, err := reconcile.BuildTrimmedCache(c.mgr, c.namespaces, c.ofApps, trim, kind)
 	if err != nil {
 		return nil, err
 	}
-	if err := pods.IndexField(ctx, &corev1.Pod{}, ByProcess, func(o client.Object) []string {
-		return []string{o.GetLabels()[korifiv1alpha1.ProcessGUIDLabel]}
-	}); err != nil {
+	// It outlives the group that needs it first.
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	if _, isPod := kind.(*corev1.Pod); isPod {
+		err = made.IndexField(ctx, &corev1.Pod{}, ByProcess, func(o client.Object) []string {
+			return []string{o.GetLabels()[korifiv1alpha1.ProcessGUIDLabel]}
+		})
+	}
+	if err != nil {
+		stop()
 		return nil, fmt.Errorf("index Pods: %w", err)
 	}
-	return pods, nil
+	k := &sharedKind{Cache: made, gvk: gvk, stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(k.ended)
+		if err := made.Start(ctx); err != nil {
+			c.mgr.GetLogger().Error(err, "the cache of a kind has ended", "kind", gvk.Kind)
+		}
+	}()
+	return k, nil
+}
+
+// release returns when the kind is no longer watched, if nobody else needs it.
+func (c *Cache) release(k *sharedKind) {
+	c.mu.Lock()
+	k.users--
+	isLast := k.users == 0
+	if isLast {
+		// Who needs the kind from now on watches it anew: a cache cannot be started again.
+		delete(c.kinds, k.gvk)
+	}
+	c.mu.Unlock()
+	if isLast {
+		k.stop()
+		<-k.ended
+	}
 }
 
 // trim keeps of a Pod or a StatefulSet what decisions and reports look at. There are tens of thousands, and most of each is its template.

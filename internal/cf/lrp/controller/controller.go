@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -40,8 +39,8 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
 	Guard *reconcile.WriterGuard
-	// WatchNamespaces are the only ones whose objects are cached; none means all.
-	WatchNamespaces []string
+	// PodCache has the Pods of apps, and the StatefulSets and budgets that have their labels: a cluster has many that are not of apps.
+	PodCache *podcache.Cache
 	// Pods is what all instances have in common.
 	Pods lrp.PodOptions
 
@@ -62,8 +61,7 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	// A cluster has many StatefulSets and budgets that are not of apps.
-	pods, err := podcache.New(context.Background(), mgr, c.WatchNamespaces, &appsv1.StatefulSet{}, &policyv1.PodDisruptionBudget{})
+	pods, err := c.PodCache.ShareWith(mgr)
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
@@ -74,9 +72,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&eiriniv1.LRP{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Kind[client.Object](pods, &appsv1.StatefulSet{}, ownersOf(mgr))).
-		WatchesRawSource(source.Kind[client.Object](pods, &policyv1.PodDisruptionBudget{}, ownersOf(mgr), predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.lrpsForPod))).
+		WatchesRawSource(pods.Watch(&appsv1.StatefulSet{}, ownersOf(mgr))).
+		WatchesRawSource(pods.Watch(&policyv1.PodDisruptionBudget{}, ownersOf(mgr), predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(pods.Watch(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(c.lrpsForPod))).
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*eiriniv1.LRP, lrp.Observed, lrp.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
