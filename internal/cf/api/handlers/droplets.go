@@ -213,8 +213,10 @@ func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate)
 	if isCode && app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
 		return Response{}, apierrors.NewUnprocessableEntity("expected a package of type docker, because the app is for images, found bits; push with --docker-image, or under another name")
 	}
-	if !isCode && app.Spec.Lifecycle.Type != korifiv1alpha1.DockerLifecycle {
-		return Response{}, apierrors.NewUnprocessableEntity("expected an app for docker images, found one with the lifecycle " + string(app.Spec.Lifecycle.Type) + "; push it under another name")
+	if !isCode {
+		if err := requireImages(app); err != nil {
+			return Response{}, err
+		}
 	}
 	made, err := r.Store.CreatePackage(ctx, r.Caller, app, repositories.PackageImage{Name: body.Data.Image, Username: body.Data.Username, Password: body.Data.Password})
 	return presentCreated(r, presenter.ForPackage, made, err)

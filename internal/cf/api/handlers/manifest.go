@@ -146,12 +146,20 @@ func (r *Request) checkApp(space string, wanted payloads.ManifestApp) error {
 	case app == nil && wanted.Docker == nil && r.Builder == nil:
 		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected docker.image, because Torpor builds no code and no builder is configured, found none; push with --docker-image. " +
 			"A builder such as kpack makes droplets of CFBuilds of apps that kubectl makes: see docs/cf.md")
-	case app != nil && wanted.Docker != nil && app.Spec.Lifecycle.Type != korifiv1alpha1.DockerLifecycle:
-		return apierrors.NewUnprocessableEntity("For application '" + wanted.Name + "': expected an app for docker images, found one with the lifecycle " +
-			string(app.Spec.Lifecycle.Type) + "; delete it, or push under another name")
+	case app != nil && wanted.Docker != nil:
+		return requireImages(app)
 	default:
 		return nil
 	}
+}
+
+// requireImages refuses an image for an app whose code is built: an app keeps its lifecycle.
+func requireImages(app *korifiv1alpha1.CFApp) error {
+	if app.Spec.Lifecycle.Type == korifiv1alpha1.DockerLifecycle {
+		return nil
+	}
+	return apierrors.NewUnprocessableEntity("For application '" + app.Spec.DisplayName + "': expected an app for docker images, found one with the lifecycle " +
+		string(app.Spec.Lifecycle.Type) + "; delete it, or push under another name")
 }
 
 // applyApp changes an app to what a manifest describes, and creates it first if there is none.
