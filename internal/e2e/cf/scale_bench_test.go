@@ -5,6 +5,7 @@ package cf
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,6 +37,10 @@ const (
 	manyDeployments, deploymentsOfApp = 100_000, 20
 	talkativePods, logBytes           = 30, 4 << 20
 	logRounds, runningInstances       = 6, 2
+	followedPods                      = 10
+	// followTime is how long somebody follows logs; followPause and shownAfter are the client's.
+	followTime, followPause  = 20 * time.Second, 250 * time.Millisecond
+	shownAfter, lineInterval = 2 * time.Second, 500 * time.Millisecond
 )
 
 // lineWidths are of a usual line, of one of which few fit into an answer, and of one that is cut.
@@ -181,16 +186,7 @@ func benchLogs(t *testing.T, figures map[string]float64) {
 	node := w.StartKubelet(t, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(*said.Load()) }))
 	space, alice := w.createSpace(t), w.newCaller(t, "alice")
 	app := alice.createApp(t, space, "shop", 1, "STOPPED")
-	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
-	for i := range talkativePods {
-		w.ExpectCreated(t, &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-" + strconv.Itoa(i), Labels: map[string]string{korifiv1alpha1.AppGUIDLabel: app, appsv1.PodIndexLabel: strconv.Itoa(i)}},
-			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: eiriniv1.ApplicationContainer, Image: "shop:1", SecurityContext: &corev1.SecurityContext{
-				AllowPrivilegeEscalation: new(false), RunAsNonRoot: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-			}}}},
-		})
-	}
+	w.createPodsOn(t, node, space, app, talkativePods)
 	const heap = "go_memstats_heap_alloc_bytes"
 	before := w.readMetric(t, w.apiMetrics, heap)
 	for round := range logRounds {
@@ -209,6 +205,73 @@ func benchLogs(t *testing.T, figures map[string]float64) {
 		}
 		request.Wait()
 		t.Logf("after lines of %d bytes: %.1f MiB", len(line), figures["logs_request_heap_bytes"]/(1<<20))
+	}
+}
+
+// createPodsOn makes Pods of an app that a kubelet has the logs of.
+func (w *env) createPodsOn(t *testing.T, node, space, app string, pods int) {
+	t.Helper()
+	w.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
+	for i := range pods {
+		w.ExpectCreated(t, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "shop-" + strconv.Itoa(i), Labels: map[string]string{korifiv1alpha1.AppGUIDLabel: app, appsv1.PodIndexLabel: strconv.Itoa(i)}},
+			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: eiriniv1.ApplicationContainer, Image: "shop:1", SecurityContext: &corev1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), RunAsNonRoot: new(true), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+			}}}},
+		})
+	}
+}
+
+// benchFollowers counts what it costs Kubernetes that somebody follows the logs of an app of ten instances, as the client does: it asks without
+// a pause while there is something to show, shows no line that is younger than two seconds, and otherwise asks again after a quarter of a second.
+func benchFollowers(t *testing.T, figures map[string]float64) {
+	through := &requestCounter{}
+	w := newEnvOn(t, testenv.Start(t), through)
+	var isTalking atomic.Bool
+	node := w.StartKubelet(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		since, _ := time.Parse(time.RFC3339, r.URL.Query().Get("sinceTime"))
+		for at := time.Now().Truncate(time.Second).Add(-time.Minute); isTalking.Load() && at.Before(time.Now()); at = at.Add(lineInterval) {
+			if !at.Before(since) {
+				_, _ = fmt.Fprintf(rw, "%s a line\n", at.UTC().Format(time.RFC3339Nano))
+			}
+		}
+	}))
+	space, alice := w.createSpace(t), w.newCaller(t, "alice")
+	app := alice.createApp(t, space, "shop", 1, "STOPPED")
+	w.createPodsOn(t, node, space, app, followedPods)
+	pause := time.NewTicker(followPause)
+	defer pause.Stop()
+	for name, talking := range map[string]bool{"quiet": false, "talking": true} {
+		isTalking.Store(talking)
+		begin, from, looks, lines := time.Now(), time.Now().Add(-time.Second).UnixNano(), 0, 0
+		through.takeCounts()
+		for ; time.Since(begin) < followTime; looks++ {
+			var answer struct {
+				Envelopes struct {
+					Batch []struct {
+						Timestamp string `json:"timestamp"`
+					} `json:"batch"`
+				} `json:"envelopes"`
+			}
+			body := alice.expectStatus(t, http.StatusOK, "GET", fmt.Sprintf("/api/v1/read/%s?envelope_types=LOG&start_time=%d", app, from), "")
+			testenv.ExpectNoError(t, json.Unmarshal([]byte(body), &answer))
+			visible, before := time.Now().Add(-shownAfter).UnixNano(), lines
+			for _, line := range answer.Envelopes.Batch {
+				at, err := strconv.ParseInt(line.Timestamp, 10, 64)
+				testenv.ExpectNoError(t, err)
+				if at <= visible {
+					from, lines = at+1, lines+1
+				}
+			}
+			if lines == before {
+				pause.Reset(followPause)
+				<-pause.C
+			}
+		}
+		kinds, total := through.takeCounts()
+		t.Logf("%s: %d looks and %d lines in %s, %v", name, looks, lines, time.Since(begin), kinds)
+		figures["follow_logs_"+name+"_requests_per_second"] = float64(total) / time.Since(begin).Seconds()
 	}
 }
 

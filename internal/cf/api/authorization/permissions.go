@@ -60,6 +60,18 @@ func (c *Caller) review(ctx context.Context, p Permission, denied time.Duration)
 	return review.Status.Allowed, nil
 }
 
+// MayReadLogs asks the API server, as the caller and whatever was answered before, whether the caller may read the logs of all Pods of a
+// namespace.
+func (c *Caller) MayReadLogs(ctx context.Context, namespace string) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods", Subresource: "log"},
+	}}
+	if err := c.Client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("ask whether the caller may read logs: %w", err)
+	}
+	return review.Status.Allowed, nil
+}
+
 // ForgetAnswers forgets what was asked of all callers, because a role was given or taken away.
 func (c *Caller) ForgetAnswers() { c.permissions.RemoveAll(func(any) bool { return true }) }
 

@@ -43,10 +43,12 @@ func readLogs(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (Respo
 	if kinds := payloads.ParseFilter(q, "envelope_types"); !kinds.Matches("LOG") {
 		return ok(presenter.ForLogs(app.Name, nil))
 	}
+	window := repositories.LogWindow{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"}
+	r.Store.AwaitLogs(ctx, r.Caller, app, window)
 	if err := r.Logs.holdSlot(ctx, r.Caller.Name); err != nil {
 		return Response{}, err
 	}
-	lines, err := r.Store.ReadLogs(ctx, r.Caller, app, repositories.LogWindow{From: from, Until: until, Limit: int(limit), Descending: q.Get("descending") == "true"})
+	lines, err := r.Store.ReadLogs(ctx, r.Caller, app, window)
 	return respond(presenter.ForLogs(app.Name, lines), err)
 }
 

@@ -46,6 +46,8 @@ type logCollector struct {
 	lines []LogLine
 	bytes int
 	read  int
+	// isPartial says that a line of the window was not kept, or not read.
+	isPartial bool
 }
 
 // readLines takes in the lines of one container, which are in the order of their times.
@@ -82,10 +84,12 @@ func (c *logCollector) add(line []byte, instance, processType string) bool {
 	c.read++
 	next := LogLine{At: at, order: c.read}
 	if len(c.lines) > 0 && (len(c.lines) >= c.window.Limit || c.bytes+len(text) > maxKeptBytes) && !c.precedes(next, c.lines[0]) {
+		c.isPartial = true
 		return c.window.Descending
 	}
 	next.Instance, next.ProcessType, next.Payload = instance, processType, append([]byte{}, text...)
 	if len(c.lines) >= c.window.Limit {
+		c.isPartial = true
 		c.bytes += len(next.Payload) - len(c.lines[0].Payload)
 		c.lines[0] = next
 		heap.Fix(c, 0)
@@ -93,9 +97,17 @@ func (c *logCollector) add(line []byte, instance, processType string) bool {
 		heap.Push(c, next)
 	}
 	for c.bytes > maxKeptBytes {
+		c.isPartial = true
 		heap.Pop(c)
 	}
 	return true
+}
+
+// notePartial notes that there may be lines which were not read.
+func (c *logCollector) notePartial() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.isPartial = true
 }
 
 // precedes reports whether a line comes before another in the order that is wanted.

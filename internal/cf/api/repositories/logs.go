@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
@@ -30,19 +31,86 @@ const (
 	readBytesOfApp, maxReadBytes, minReadBytes = 64 << 20, 4 << 20, 256 << 10
 )
 
-// ReadLogs returns the lines of all Pods of an app that are in a window, read as the caller.
+// AwaitLogs returns when it is time to read the logs of an app. A client that follows them asks without a pause for what is not there yet.
+func (s *Store) AwaitLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, window LogWindow) {
+	s.followers.awaitTurn(ctx, s.stopped, logLook{caller.Name, app.UID, window})
+}
+
+// ReadLogs returns the lines of all Pods of an app that are in a window, read as the caller, or as somebody else a moment ago where Kubernetes
+// says now that the caller may read the same.
 func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, window LogWindow) ([]LogLine, error) {
 	var pods corev1.PodList
-	if err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name}); err != nil {
+	err := caller.Client.List(ctx, &pods, client.InNamespace(app.Namespace), client.MatchingLabels{korifiv1alpha1.AppGUIDLabel: app.Name})
+	var lines []LogLine
+	switch {
+	case err != nil:
+	case window.isFollowing() && len(pods.Items) > 0:
+		lines, err = s.followLogs(ctx, caller, app, pods.Items, window)
+	default:
+		lines, _, err = readPodLogs(ctx, caller, pods.Items, window)
+	}
+	if err != nil {
 		return nil, apierrors.FromError(err, AppResourceType)
 	}
+	s.followers.noteAnswer(logLook{caller.Name, app.UID, window}, len(lines))
+	return lines, nil
+}
+
+// followLogs reads for all who follow an app, or takes what was read for them.
+func (s *Store) followLogs(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, pods []corev1.Pod, window LogWindow) ([]LogLine, error) {
+	round, isOwn := s.followers.joinRound(app.UID, pods, window)
+	if isOwn {
+		lines, err := s.readRound(ctx, caller, app.UID, pods, round)
+		if err != nil || round.from == window.From {
+			return lines[:min(len(lines), window.Limit)], err
+		}
+	} else {
+		isAllowed, err := awaitRound(ctx, caller, app.Namespace, round)
+		if err != nil {
+			return nil, err
+		}
+		if !isAllowed {
+			// Perhaps they may read the logs of some Pods: Kubernetes is asked for each.
+			lines, _, err := readPodLogs(ctx, caller, pods, window)
+			return lines, err
+		}
+	}
+	if lines, ok := round.selectLines(window); ok {
+		return lines, nil
+	}
+	lines, _, err := readPodLogs(ctx, caller, pods, window)
+	return lines, err
+}
+
+// readRound reads with the credentials of who asked first, and for no longer than they wait.
+func (s *Store) readRound(ctx context.Context, caller *authorization.Caller, app types.UID, pods []corev1.Pod, round *logRound) (lines []LogLine, err error) {
+	isComplete := false
+	defer func() { round.finish(lines, isComplete) }()
+	if lines, isComplete, err = readPodLogs(ctx, caller, pods, round.window()); err != nil {
+		s.followers.abandonRound(app, round)
+	}
+	return lines, err
+}
+
+// awaitRound waits for what another caller reads, and asks whether this one may see it.
+func awaitRound(ctx context.Context, caller *authorization.Caller, namespace string, round *logRound) (isAllowed bool, err error) {
+	select {
+	case <-round.done:
+		return caller.MayReadLogs(ctx, namespace)
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// readPodLogs reads the logs of Pods, and says whether it could read and hold all that is in the window.
+func readPodLogs(ctx context.Context, caller *authorization.Caller, pods []corev1.Pod, window LogWindow) (lines []LogLine, isComplete bool, err error) {
 	collector := &logCollector{window: window}
-	options := logOptions(window, len(pods.Items))
+	options := logOptions(window, len(pods))
 	var readers errgroup.Group
 	readers.SetLimit(maxLogReaders)
-	for i := range pods.Items {
+	for i := range pods {
 		readers.Go(func() error {
-			err := readPodLog(ctx, caller, &pods.Items[i], options, collector)
+			err := readPodLog(ctx, caller, &pods[i], options, collector)
 			// A Pod whose container has not started yet has no log, which is no reason to hide the others'.
 			if k8serrors.IsBadRequest(err) || k8serrors.IsNotFound(err) {
 				return nil
@@ -51,9 +119,9 @@ func (s *Store) ReadLogs(ctx context.Context, caller *authorization.Caller, app 
 		})
 	}
 	if err := readers.Wait(); err != nil {
-		return nil, apierrors.FromError(err, AppResourceType)
+		return nil, false, err
 	}
-	return collector.sorted(), nil
+	return collector.sorted(), !collector.isPartial, nil
 }
 
 // logOptions says which part of each container's log is read.
@@ -97,7 +165,12 @@ func readContainerLog(ctx context.Context, caller *authorization.Caller, pod *co
 		return err
 	}
 	defer func() { _ = stream.Close() }()
-	return into.readLines(io.LimitReader(stream, *options.LimitBytes), instanceIndex(pod), pod.Labels[korifiv1alpha1.ProcessTypeLabel])
+	limited := &io.LimitedReader{R: stream, N: *options.LimitBytes}
+	err = into.readLines(limited, instanceIndex(pod), pod.Labels[korifiv1alpha1.ProcessTypeLabel])
+	if limited.N <= 0 {
+		into.notePartial()
+	}
+	return err
 }
 
 func instanceIndex(pod *corev1.Pod) string {

@@ -45,6 +45,7 @@ type Store struct {
 	changes         *changeNotifier
 	watches         *watchMonitor
 	usage           *usageAvailability
+	followers       *logFollowers
 	// rootNamespace is the namespace of CFOrgs.
 	rootNamespace string
 	// stopped is closed when waits shall end.
@@ -69,7 +70,7 @@ func NewStore(cfg *rest.Config, scheme *runtime.Scheme, rootNamespace string, ma
 	if err != nil {
 		return nil, fmt.Errorf("make the cache: %w", err)
 	}
-	return &Store{cache: c, changes: newChangeNotifier(), watches: watches, usage: &usageAvailability{clock: clock.RealClock{}}, rootNamespace: rootNamespace, stopped: make(chan struct{})}, nil
+	return &Store{cache: c, changes: newChangeNotifier(), watches: watches, usage: &usageAvailability{clock: clock.RealClock{}}, followers: newLogFollowers(clock.RealClock{}), rootNamespace: rootNamespace, stopped: make(chan struct{})}, nil
 }
 
 // CheckFreshness returns an error if the cache may show what was long ago.
