@@ -257,6 +257,7 @@ func trimWrittenFields(o any) (any, error) {
 			for i := range entries {
 				entries[i].FieldsV1 = nil
 			}
+			reconcile.ShareTexts(object)
 		}
 	}
 	return o, nil

@@ -51,11 +51,14 @@ func (p *statusPatch) diffFields(path string, before, after map[string]any) {
 	union := maps.Clone(before)
 	maps.Copy(union, after)
 	for _, name := range slices.Sorted(maps.Keys(union)) {
-		old, value, at := before[name], after[name], path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+		old, value := before[name], after[name]
+		if reflect.DeepEqual(old, value) {
+			continue
+		}
+		at := path + "/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
 		oldFields, wasMap := old.(map[string]any)
 		fields, isMap := value.(map[string]any)
 		switch {
-		case reflect.DeepEqual(old, value):
 		case at == "/status/"+conditionsField:
 			p.diffConditions(at, asList(old), asList(value))
 		case value == nil:

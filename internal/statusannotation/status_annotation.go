@@ -22,6 +22,16 @@ const MaxSize = 160 << 10
 // KeyOf is the annotation of one controller: each has its own, so that none overwrites what another remembers.
 func KeyOf(controller string) string { return torporv1alpha1.StatusAnnotationPrefix + controller }
 
+// IsIn reports whether an object has such an annotation.
+func IsIn(obj metav1.Object) bool {
+	for key := range obj.GetAnnotations() {
+		if strings.HasPrefix(key, torporv1alpha1.StatusAnnotationPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // RestoreStatus fills in what annotations remember and the status lacks. A status that has a field is never changed, and an
 // annotation that cannot be read says nothing. The annotations of these keys are left out.
 func RestoreStatus(obj metav1.Object, except ...string) {

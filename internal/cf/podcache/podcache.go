@@ -124,6 +124,9 @@ func trim(o any) (any, error) {
 	if set, ok := o.(*appsv1.StatefulSet); ok {
 		set.Spec.Template = corev1.PodTemplateSpec{}
 	}
+	if object, ok := o.(client.Object); ok {
+		reconcile.ShareTexts(object)
+	}
 	pod, ok := o.(*corev1.Pod)
 	if !ok {
 		return cache.TransformStripManagedFields()(o)

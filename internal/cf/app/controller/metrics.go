@@ -54,12 +54,17 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	var apps korifiv1alpha1.CFAppList
-	if err := (*reader).List(ctx, &apps); err != nil {
+	// There are thousands, of each of which a scrape wants a few numbers.
+	if err := (*reader).List(ctx, &apps, client.UnsafeDisableDeepCopy); err != nil {
 		return
 	}
 	for i := range apps.Items {
-		statusannotation.RestoreStatus(&apps.Items[i])
-		m.collectApp(ch, &apps.Items[i])
+		app := &apps.Items[i]
+		if statusannotation.IsIn(app) {
+			app = app.DeepCopy()
+			statusannotation.RestoreStatus(app)
+		}
+		m.collectApp(ch, app)
 	}
 }
 
