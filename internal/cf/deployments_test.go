@@ -180,6 +180,11 @@ func TestLateCancelIsNone(t *testing.T) {
 func TestNothingStartsTheCancelledDroplet(t *testing.T) {
 	e := shared.Get(t)
 	a := e.createApp(t, appOptions{instances: 1})
+	worker := *a
+	worker.process = revision.ProcessName(a.name, "worker")
+	e.ExpectCreated(t, &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: worker.process}, Spec: korifiv1alpha1.CFProcessSpec{
+		AppRef: korifiv1alpha1.Reference{Name: a.name}, ProcessType: "worker", DesiredInstances: new(int32(0)), MemoryMB: 16, DiskQuotaMB: 16,
+	}})
 	a.waitUntilRunning(t)
 	e.createBuild(t, a.name+"-2", "registry.example/app:2")
 	d := a.createDeployment(t, "bad", torporv1alpha1.CFDeploymentSpec{
@@ -189,6 +194,12 @@ func TestNothingStartsTheCancelledDroplet(t *testing.T) {
 	a.patchDeployment(t, d, `{"spec":{"cancelled":true}}`)
 	a.waitForDeployment(t, d, torporv1alpha1.CanceledState)
 	a.expectOnlyRevision(t, "0")
+	worker.setInstances(t, 1)
+	testenv.Eventually(t, "the worker has its instance", func() error {
+		n := len(worker.listProcessPods(t))
+		return testenv.ErrorIf(n != 1, "found %d", n)
+	})
+	a.expectImage(t, image)
 	for _, l := range a.listLRPs(t) {
 		if err := e.Client.Delete(t.Context(), &l); err != nil {
 			t.Fatal(err)
