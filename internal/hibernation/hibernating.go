@@ -16,7 +16,7 @@ import (
 // The plans of a cluster that should hibernate.
 
 func clusterHibernates(o Observed) Plan {
-	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped")
+	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.timeoutNote())
 	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates")
 	p.Record = withAsleepAt(p.Record, new(metav1.NewTime(o.Now)))
 	p.RequeueAfter = driftInterval
@@ -142,9 +142,17 @@ func (o Observed) unrecordedNodesWarning() string {
 // hibernation.
 func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 	if o.isHibernationOpen() {
-		return o.Record
+		if o.Record.PowerStateBefore == nil || o.isTimedOut() {
+			return o.Record
+		}
+		record := o.Record.DeepCopy() // Somebody wants now what only the timer wanted.
+		record.PowerStateBefore, record.RequestedBy = nil, o.RequestedBy
+		return record
 	}
-	record := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now), RequestedBy: o.RequestedBy}
+	record := &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(o.Now), RequestedBy: o.requester()}
+	if o.isTimedOut() {
+		record.PowerStateBefore = new(o.SpecPowerState)
+	}
 	var awaited []ObservedNode
 	if o.hasNotResumed() {
 		awaited = o.awaitedNodes()

@@ -17,8 +17,10 @@ type Observed struct {
 	Now time.Time
 	// Deleted, Paused and Installed come from the object itself.
 	Deleted, Paused, Installed bool
-	// DesiredPowerState is spec.powerState; empty means Running.
-	DesiredPowerState hivev1.PowerState
+	// SpecPowerState is spec.powerState, and DesiredPowerState what follows from it and the timer; empty means Running.
+	SpecPowerState, DesiredPowerState hivev1.PowerState
+	// Timer is how long the cluster may run.
+	Timer RunTimer
 	// RequestedBy is who asked, and RequestedAt when; empty and zero if the API server did not note it.
 	RequestedBy string
 	RequestedAt time.Time
@@ -178,7 +180,7 @@ func (o Observed) isInAftercare() bool {
 // cancelled leaves those that it awaited.
 func (o Observed) awaitsNodeRecord() bool {
 	isKnown := o.isResuming() && len(o.Record.Nodes) > 0
-	return o.shouldHibernate() && !o.isHibernationOpen() && o.API == Unreachable && !isKnown && o.Now.Sub(o.RequestedAt) < nodeRecordWindow
+	return o.shouldHibernate() && !o.isHibernationOpen() && o.API == Unreachable && !isKnown && o.Now.Sub(o.requestedAt()) < nodeRecordWindow
 }
 
 // needsResumeRecord reports whether machines are to be started that hibernated, stop late so that their resume is not over after

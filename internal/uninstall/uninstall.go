@@ -212,7 +212,9 @@ func (o Options) warnOfSleepers(ctx context.Context) error {
 		return bulk.IgnoreNotServed(err)
 	}
 	for i := range clusters.Items {
-		if cd := &clusters.Items[i]; cd.Spec.PowerState == hivev1.PowerStateHibernating {
+		cd := &clusters.Items[i]
+		record := cd.Status.Hibernation
+		if cd.Spec.PowerState == hivev1.PowerStateHibernating || record != nil && record.ResumeStartedAt == nil {
 			o.Print("left asleep", cd, "its machines stay off until somebody starts them")
 		}
 	}

@@ -67,9 +67,34 @@ type ClusterDeploymentSpec struct {
 	// PowerState is Running or Hibernating; empty means Running.
 	// +optional
 	PowerState PowerState `json:"powerState,omitempty"`
+	// HibernateAfter is a duration such as 8h. A cluster that runs for so long, since it was installed, claimed or last resumed, hibernates
+	// although PowerState says nothing of it; PowerState is never written. A cluster of a pool that nobody has claimed is left to its pool.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
+	HibernateAfter string `json:"hibernateAfter,omitempty"`
+	// ClusterPoolRef is the pool that the cluster comes from.
+	// +optional
+	ClusterPoolRef *ClusterPoolReference `json:"clusterPoolRef,omitempty"`
 	// ClusterMetadata identifies the installed cluster.
 	// +optional
 	ClusterMetadata *ClusterMetadata `json:"clusterMetadata,omitempty"`
+}
+
+// ClusterPoolReference names the pool of a cluster, and who has claimed it.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type ClusterPoolReference struct {
+	// Namespace of the ClusterPool.
+	Namespace string `json:"namespace"`
+	// PoolName is the name of the ClusterPool.
+	PoolName string `json:"poolName"`
+	// ClaimName is the name of the ClusterClaim; empty while nobody has claimed the cluster.
+	// +optional
+	ClaimName string `json:"claimName,omitempty"`
+	// ClaimedTimestamp is when the cluster was claimed.
+	// +optional
+	ClaimedTimestamp *metav1.Time `json:"claimedTimestamp,omitempty"`
 }
 
 // ClusterMetadata identifies an installed cluster.
@@ -103,6 +128,9 @@ type ClusterDeploymentStatus struct {
 	// PowerState follows from the conditions, for people who read or wait.
 	// +optional
 	PowerState string `json:"powerState,omitempty"`
+	// InstalledTimestamp is when the installation was over.
+	// +optional
+	InstalledTimestamp *metav1.Time `json:"installedTimestamp,omitempty"`
 	// InstallVersion is the version that the cluster was installed with.
 	// +optional
 	InstallVersion *string `json:"installVersion,omitempty"`

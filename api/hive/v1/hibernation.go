@@ -110,6 +110,8 @@ const (
 const (
 	// AwaitAllMachinesAnnotation keeps a cluster that resumes from running without machines that do not start, when it parses as true.
 	AwaitAllMachinesAnnotation = "torpor.dev/await-all-machines"
+	// ResumeRequestedAtAnnotation is a time in RFC 3339: spec.hibernateAfter counts from it, and a cluster that sleeps by it since before then resumes.
+	ResumeRequestedAtAnnotation = "torpor.dev/resume-requested-at"
 	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment when it parses as true.
 	ReconcilePauseAnnotation = "hive.openshift.io/reconcile-pause"
 	// PowerStatePauseAnnotation pauses only hibernation when it parses as true.
@@ -131,9 +133,13 @@ const (
 type HibernationRecord struct {
 	// SleepStartedAt is when the hibernation began.
 	SleepStartedAt metav1.Time `json:"sleepStartedAt"`
-	// RequestedBy is the field manager that set spec.powerState, as the API server noted it.
+	// RequestedBy is the field manager that set spec.powerState, as the API server noted it, or "spec.hibernateAfter".
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
+	// PowerStateBefore is what spec.powerState said when spec.hibernateAfter was over; unset if spec.powerState asked for the hibernation.
+	// Who has changed spec.powerState since wants the cluster to run.
+	// +optional
+	PowerStateBefore *PowerState `json:"powerStateBefore,omitempty"`
 	// ResumeStartedAt is when the resume began; unset while the cluster should hibernate.
 	// Node heartbeats and certificate requests from before are not trusted.
 	// +optional

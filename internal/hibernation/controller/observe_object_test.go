@@ -35,7 +35,60 @@ func TestObserveObject(t *testing.T) {
 		"a complete cluster": {func(*hivev1.ClusterDeployment) {}, func(*hibernation.Observed) {}},
 		"what is wanted": {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
-			func(o *hibernation.Observed) { o.DesiredPowerState = hivev1.PowerStateHibernating },
+			func(o *hibernation.Observed) {
+				o.SpecPowerState, o.DesiredPowerState = hivev1.PowerStateHibernating, hivev1.PowerStateHibernating
+			},
+		},
+		"the time that a cluster may run counts from its claim": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.Spec.PowerState = "1h30m", hivev1.PowerStateRunning
+				cd.CreationTimestamp = metav1.NewTime(fixedTime().Add(-5 * time.Hour))
+				cd.Status.InstalledTimestamp = new(metav1.NewTime(fixedTime().Add(-4 * time.Hour)))
+				cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{ClaimName: "mine", ClaimedTimestamp: new(metav1.NewTime(fixedTime().Add(-2 * time.Hour)))}
+			},
+			func(o *hibernation.Observed) {
+				o.SpecPowerState, o.DesiredPowerState = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
+				o.Timer = hibernation.RunTimer{Limit: 90 * time.Minute, Since: fixedTime().Add(-2 * time.Hour)}
+			},
+		},
+		"a cluster without any time of its installation begins when it was made": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.CreationTimestamp = "8h", metav1.NewTime(fixedTime().Add(-time.Hour))
+			},
+			func(o *hibernation.Observed) {
+				o.Timer = hibernation.RunTimer{Limit: 8 * time.Hour, Since: fixedTime().Add(-time.Hour)}
+			},
+		},
+		"a request to resume begins the time anew": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.CreationTimestamp = "8h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
+				cd.Annotations = map[string]string{hivev1.ResumeRequestedAtAnnotation: "2026-07-01T11:00:00Z"}
+			},
+			func(o *hibernation.Observed) {
+				asked := fixedTime().Add(-time.Hour)
+				o.Timer = hibernation.RunTimer{Limit: 8 * time.Hour, Since: asked, ResumeRequestedAt: asked}
+			},
+		},
+		"a cluster of a pool that nobody has claimed is left to its pool": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.CreationTimestamp = "1h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
+				cd.Spec.ClusterPoolRef = &hivev1.ClusterPoolReference{Namespace: "pools", PoolName: "spare"}
+			},
+			func(*hibernation.Observed) {},
+		},
+		"a duration that is none": {
+			func(cd *hivev1.ClusterDeployment) { cd.Spec.HibernateAfter = "9999999999999h" },
+			func(o *hibernation.Observed) {
+				o.Invalid = `Expected spec.hibernateAfter to be a duration such as 8h, found "9999999999999h"; correct or remove it`
+			},
+		},
+		"a request to resume at a time that is none": {
+			func(cd *hivev1.ClusterDeployment) {
+				cd.Spec.HibernateAfter, cd.Annotations = "8h", map[string]string{hivev1.ResumeRequestedAtAnnotation: "now"}
+			},
+			func(o *hibernation.Observed) {
+				o.Invalid = `Expected the annotation torpor.dev/resume-requested-at to be a time such as 2026-07-01T08:00:00Z, found "now"; correct or remove it`
+			},
 		},
 		"deleted": {
 			func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = new(metav1.NewTime(fixedTime())) },

@@ -66,6 +66,7 @@ func scenarios() map[string]func(*testing.T, *env) {
 		"a cluster of plain Kubernetes hibernates without any version":          hibernatesWithoutVersion,
 		"a paused cluster is left as it is, and goes on after the pause":        pausesAndContinues,
 		"a cluster that is deleted while it hibernates is left as it is":        deletedWhileHibernated,
+		"a cluster whose time is over hibernates, and resumes when it is asked": hibernatesAfterItsTime,
 	}
 }
 
@@ -95,6 +96,28 @@ func hibernatesAndResumes(t *testing.T, e *env) {
 		return nil
 	})
 	s.awaitEvents(t, "Stopping", "Hibernating", "Resuming", "Running")
+}
+
+func hibernatesAfterItsTime(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newCluster(t, func(r *clusterSetup) { r.cd.Spec.HibernateAfter = "1h" })
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"it hibernates at"}})
+	s.patch(t, requestingUser, `{"spec":{"hibernateAfter":"1s"}}`)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	hibernated := s.get(t)
+	if by := hibernated.Status.Hibernation.RequestedBy; by != "spec.hibernateAfter" || hibernated.Spec.PowerState != "" {
+		t.Errorf("expected spec.hibernateAfter to have asked and spec.powerState to be empty, found %q and %q", by, hibernated.Spec.PowerState)
+	}
+	s.patch(t, requestingUser, `{"spec":{"hibernateAfter":"2h"}}`)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+
+	s.patch(t, requestingUser, `{"spec":{"hibernateAfter":"1s"}}`)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"hibernateAfter":"2h"}}`,
+		hivev1.ResumeRequestedAtAnnotation, time.Now().UTC().Format(time.RFC3339)))
+	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
 // awaitEvents expects one event for each reason, and no other.

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"fmt"
+	"time"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+// requestedByTimer is who asks for a hibernation that spec.powerState does not ask for.
+const requestedByTimer = "spec.hibernateAfter"
+
+// RunTimer is how long a cluster may run before it hibernates by itself.
+type RunTimer struct {
+	// Limit is spec.hibernateAfter; zero if the cluster runs until somebody stops it.
+	Limit time.Duration
+	// Since is when the cluster was installed or claimed, or when somebody asked for it, whichever was last.
+	Since time.Time
+	// ResumeRequestedAt is when somebody asked for the cluster by an annotation; zero if nobody did.
+	ResumeRequestedAt time.Time
+}
+
+// endAt returns when the time of a running cluster is over; zero if it has no limit or does not run yet.
+func (t RunTimer) endAt(r *hivev1.HibernationRecord) time.Time {
+	switch {
+	case t.Limit <= 0 || r != nil && r.ResumedAt == nil:
+		return time.Time{}
+	case r != nil && r.ResumedAt.After(t.Since):
+		return r.ResumedAt.Add(t.Limit)
+	default:
+		return t.Since.Add(t.Limit)
+	}
+}
+
+// DesiredPowerState returns the power state that a cluster should have, which is Hibernating beside another spec.powerState once
+// its time is over. That spec is never written, so that it stays what its owner, who may be a GitOps tool, says.
+func DesiredPowerState(spec hivev1.PowerState, timer RunTimer, record *hivev1.HibernationRecord, now time.Time) hivev1.PowerState {
+	if spec == hivev1.PowerStateHibernating || timer.Limit <= 0 {
+		return spec
+	}
+	isOpen := record != nil && record.ResumeStartedAt == nil
+	if isOpen {
+		// What has put the cluster to sleep is past. It sleeps on until somebody wants it.
+		isChanged := record.PowerStateBefore == nil || *record.PowerStateBefore != spec
+		if isChanged || !timer.ResumeRequestedAt.Before(record.SleepStartedAt.Time) {
+			return spec
+		}
+		return hivev1.PowerStateHibernating
+	}
+	if end := timer.endAt(record); !end.IsZero() && !now.Before(end) {
+		return hivev1.PowerStateHibernating
+	}
+	return spec
+}
+
+// isTimedOut reports whether the cluster should hibernate only because its time is over.
+func (o Observed) isTimedOut() bool {
+	return o.shouldHibernate() && o.SpecPowerState != hivev1.PowerStateHibernating && o.Timer.Limit > 0
+}
+
+// requester returns who asks for the hibernation.
+func (o Observed) requester() string {
+	if o.isTimedOut() {
+		return requestedByTimer
+	}
+	return o.RequestedBy
+}
+
+// requestedAt returns when the hibernation was asked for.
+func (o Observed) requestedAt() time.Time {
+	if o.isTimedOut() {
+		return o.Timer.endAt(o.Record)
+	}
+	return o.RequestedAt
+}
+
+// timeoutNote says why a cluster sleeps whose spec.powerState does not ask for it, and how to resume it.
+func (o Observed) timeoutNote() string {
+	if !o.isTimedOut() {
+		return ""
+	}
+	return fmt.Sprintf("; spec.hibernateAfter, %s, was over: to resume it, set spec.powerState to Running, or where it says so already the annotation %s to the time of now",
+		o.Timer.Limit, hivev1.ResumeRequestedAtAnnotation)
+}
+
+// timerNote says when a running cluster hibernates by itself.
+func (o Observed) timerNote(r *hivev1.HibernationRecord) string {
+	end := o.Timer.endAt(r)
+	if end.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("; it hibernates at %s, by spec.hibernateAfter", end.UTC().Format(time.RFC3339))
+}
+
+// untilTimeout shortens an interval to the end of a running cluster's time.
+func (o Observed) untilTimeout(r *hivev1.HibernationRecord, interval time.Duration) time.Duration {
+	end := o.Timer.endAt(r)
+	if end.IsZero() || o.shouldHibernate() {
+		return interval
+	}
+	left := max(end.Sub(o.Now), immediately)
+	if interval == 0 {
+		return left
+	}
+	return min(interval, left)
+}
