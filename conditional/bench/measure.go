@@ -170,7 +170,6 @@ func tableRows(s trialSizes) []tableRow {
 		row("error log lines, dormant", unitCount, "dormant_error_logs", 0),
 		row(fmt.Sprintf("goroutines of %d dormant groups", s.DormantKinds), unitCount, "dormant_goroutines", 12),
 		row("heap per dormant group", unitBytes, "heap_bytes_per_dormant_group", 2<<10),
-		row("stack per dormant group", unitBytes, "stack_bytes_per_dormant_group"),
 		row(fmt.Sprintf("heap of %d dormant groups, with what they share", s.DormantKinds), unitBytes, "heap_bytes_of_all_dormant_groups"),
 	}
 }
