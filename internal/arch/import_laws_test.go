@@ -173,7 +173,8 @@ func cfLaws() []importLaw {
 		controllerLaw("internal/cf/deployment/controller").alsoReaching("internal/cf/deployment", revision),
 		controllerLaw("internal/cf/orgspace/controller").alsoReaching("internal/cf/orgspace"),
 		controllerLaw("internal/cf/route/controller").alsoReaching("internal/cf/route", process, revision, podstatus, "internal/cf/lrp"),
-		controllerLaw("internal/cf/build/controller").alsoReaching("internal/cf/build"),
+		controllerLaw("internal/cf/imageregistry").alsoReaching("internal/cf/build", "internal/egress", "internal/buildinfo"),
+		controllerLaw("internal/cf/build/controller").alsoReaching("internal/cf/build", "internal/cf/imageregistry", "internal/egress", "internal/buildinfo"),
 	}
 }
 

@@ -27,7 +27,7 @@ func TestManagerIsKilled(t *testing.T) {
 	start := func() *testenv.Process {
 		p := testenv.StartProcess(t, binary, []string{
 			"manager", "--kubeconfig", e.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0",
-			"--webhook-address", e.address, "--namespace", e.namespace,
+			"--webhook-address", e.address, "--namespace", e.namespace, "--image-registries", "none",
 		}, nil)
 		e.WaitForAppAdmission(t, e.namespace, korifiv1alpha1.FirstRevision)
 		return p

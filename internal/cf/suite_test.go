@@ -56,7 +56,7 @@ func newEnv(t testing.TB) *env {
 	e.log.ShowOnFailure(t, "the manager")
 	user := e.ApplyManagerRoles(t, e.namespace)
 	options := manager.Options{
-		MetricsAddress: "0", ProbeAddress: "0", Webhook: manager.WebhookOptions{Address: e.address}, IsolateSpaces: true, Namespace: e.namespace, Log: e.log.StructuredLogger(),
+		MetricsAddress: "0", ProbeAddress: "0", Webhook: manager.WebhookOptions{Address: e.address}, IsolateSpaces: true, ImageRegistries: []string{"http://127.0.0.1"}, Namespace: e.namespace, Log: e.log.StructuredLogger(),
 	}
 	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error { return manager.Run(ctx, e.ImpersonateUser(user), options) })
 	e.WaitForAppAdmission(t, e.namespace, korifiv1alpha1.FirstRevision)

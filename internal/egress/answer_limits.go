@@ -29,12 +29,18 @@ func BoundTransport(t *http.Transport) {
 // NewClient returns a client that follows no redirect, because it would carry credentials to where the server points.
 // Each answer has a budget of bytes, and so have all answers together unless total is zero.
 func NewClient(base http.RoundTripper, perAnswer, total int64) *http.Client {
-	limited := &limitedTransport{base: base, perAnswer: perAnswer, isTotalLimited: total > 0}
-	limited.total.Store(total)
 	return &http.Client{
-		Transport:     limited,
+		Transport:     LimitTransport(base, perAnswer, total),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// LimitTransport returns a transport whose answers have the budgets of NewClient, for libraries that make their own clients. Those
+// follow redirects.
+func LimitTransport(base http.RoundTripper, perAnswer, total int64) http.RoundTripper {
+	limited := &limitedTransport{base: base, perAnswer: perAnswer, isTotalLimited: total > 0}
+	limited.total.Store(total)
+	return limited
 }
 
 type limitedTransport struct {

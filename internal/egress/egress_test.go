@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -108,5 +109,19 @@ func TestEndpoints(t *testing.T) {
 	}
 	if !(Endpoints{}).IsEmpty() || listed.IsEmpty() {
 		t.Error("expected only the list without entries to be empty")
+	}
+}
+
+func TestPublicAddressesAreThoseOfTheInternet(t *testing.T) {
+	for text, want := range map[string]bool{
+		"8.8.8.8": true, "2606:4700:4700::1111": true, "64:ff9b::808:808": true, "::ffff:8.8.8.8": true,
+		"127.0.0.1": false, "::1": false, "10.0.0.1": false, "172.16.0.1": false, "192.168.0.1": false, "::ffff:10.0.0.1": false, "64:ff9b::a00:1": false,
+		"fd00::1": false, "fe80::1%eth0": false, "fec0::1": false, "169.254.169.254": false, "100.64.0.1": false, "100.100.100.200": false, "168.63.129.16": false,
+		"0.0.0.0": false, "0.1.2.3": false, "::": false, "::8.8.8.8": false, "224.0.0.1": false, "ff02::1": false, "255.255.255.255": false, "240.0.0.1": false,
+		"192.0.0.1": false, "198.18.0.1": false, "2001::1": false, "2001:db8::1": false, "2002:a00:1::": false, "64:ff9b:1::1": false,
+	} {
+		if got := IsPublic(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s: expected public %t, found %t", text, want, got)
+		}
 	}
 }

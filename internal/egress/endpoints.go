@@ -104,3 +104,26 @@ func isDenied(address netip.Addr) bool {
 	}
 	return false
 }
+
+// IsPublic reports whether an address is one of the internet's, and not of a network that the manager may be inside of.
+func IsPublic(address netip.Addr) bool {
+	address = address.WithZone("").Unmap()
+	if !address.IsGlobalUnicast() || address.IsPrivate() || isDenied(address) {
+		return false
+	}
+	if nat64 := netip.MustParsePrefix("64:ff9b::/96"); nat64.Contains(address) {
+		bytes := address.As16()
+		return IsPublic(netip.AddrFrom4([4]byte(bytes[12:])))
+	}
+	if address.Is6() && !netip.MustParsePrefix("2000::/3").Contains(address) {
+		return false
+	}
+	// Of the registry of special purposes: this host, carriers' NAT, protocol assignments, benchmarks, reserved, and what carries IPv4
+	// addresses inside (Teredo, 6to4).
+	for _, special := range []string{"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "2002::/16"} {
+		if netip.MustParsePrefix(special).Contains(address) {
+			return false
+		}
+	}
+	return true
+}

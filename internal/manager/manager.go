@@ -38,6 +38,7 @@ import (
 	app "github.com/torpor-dev/torpor/internal/cf/app/controller"
 	build "github.com/torpor-dev/torpor/internal/cf/build/controller"
 	deployment "github.com/torpor-dev/torpor/internal/cf/deployment/controller"
+	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
 	cflrp "github.com/torpor-dev/torpor/internal/cf/lrp"
 	lrp "github.com/torpor-dev/torpor/internal/cf/lrp/controller"
 	orgspace "github.com/torpor-dev/torpor/internal/cf/orgspace/controller"
@@ -109,6 +110,8 @@ type Options struct {
 	FailoverWaits mysql.FailoverWaits
 	// IsolateSpaces gives each space a NetworkPolicy that keeps others' Pods out.
 	IsolateSpaces bool
+	// ImageRegistries are those that are asked what an image is, as imageregistry.ParsePolicy reads them; none asks nobody.
+	ImageRegistries []string
 	// TrustNodeImages runs what a node has of an app's image without asking its registry.
 	TrustNodeImages bool
 	// InstanceStopDelay is how long an instance that listens serves on before it is told to end.
@@ -130,6 +133,8 @@ type Options struct {
 	publisher cfroute.Publisher
 	// podCache has the Pods of apps, for several features.
 	podCache *podcache.Cache
+	// registries are ImageRegistries, parsed.
+	registries imageregistry.Policy
 }
 
 // Run runs the manager until ctx ends. None of the kinds that it handles needs to be installed.
@@ -205,7 +210,7 @@ func listFeatures(o Options) []feature {
 		},
 		{
 			"spaces", kinds(korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind()),
-			nil, setupAll(orgspace.Controller{Guard: o.guards["spaces"], Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, build.Controller{Guard: o.guards["spaces"], Clock: now}.SetupWithManager),
+			nil, setupAll(orgspace.Controller{Guard: o.guards["spaces"], Clock: now, IsolateSpaces: o.IsolateSpaces}.SetupWithManager, build.Controller{Guard: o.guards["spaces"], Clock: now, Registries: o.registries}.SetupWithManager),
 		},
 		{"deployments", kinds(korifiv1alpha1.CFAppKind(), torporv1alpha1.CFDeploymentKind()), nil, deployment.Controller{Guard: o.guards["restart"], Clock: now}.SetupWithManager},
 		{"routes", routeKinds(o.publisher), nil, route.Controller{Guard: o.guards["routes"], Publisher: o.publisher, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager},
@@ -319,6 +324,13 @@ func (o *Options) parse(reader client.Reader) (err error) {
 	}
 	if o.assumableRoles, err = aws.ParseAssumableRoles(o.AWSAssumeRoles); err != nil {
 		return fmt.Errorf("--aws-assume-roles: %w", err)
+	}
+	if o.registries, err = imageregistry.ParsePolicy(o.ImageRegistries); err != nil {
+		return fmt.Errorf("--image-registries: %w", err)
+	}
+	if o.TrustNodeImages {
+		// What nodes have beforehand has a name there and no digest, and no registry needs to know it.
+		o.registries = imageregistry.Policy{}
 	}
 	if o.publisher, err = cfroute.ParsePublisher(o.RouteGateway, o.RouteIngressClass); err != nil {
 		return err

@@ -109,6 +109,29 @@ const (
 	StagingCondition = "Staging"
 	// SucceededCondition is True once the droplet is there, and False when there will be none.
 	SucceededCondition = "Succeeded"
+	// PinnedCondition is True if the droplet names its image by a digest, which the image's registry was asked for. A droplet that another
+	// builder has made has none.
+	PinnedCondition = "Pinned"
+)
+
+// Reasons of Pinned.
+const (
+	// ImagePinnedReason: the droplet is the image that its name led to when it was built, for ever.
+	ImagePinnedReason = "ImagePinned"
+	// RegistryNotAskedReason: the manager may not ask the registry.
+	RegistryNotAskedReason = "RegistryNotAsked"
+	// RegistryNotAllowedReason: the registry is, or refers to, a server that the manager may not reach.
+	RegistryNotAllowedReason = "RegistryNotAllowed"
+	// RegistrySilentReason: the registry did not answer in time, or cannot be reached.
+	RegistrySilentReason = "RegistrySilent"
+	// RegistryBusyReason: too many images are asked for at the same time.
+	RegistryBusyReason = "RegistryBusy"
+	// RegistryRefusedReason: the registry has refused to say.
+	RegistryRefusedReason = "RegistryRefused"
+	// ImageUnreadableReason: what the registry says is no image, or too large.
+	ImageUnreadableReason = "ImageUnreadable"
+	// PullSecretUnreadableReason: a Secret that the image is pulled with cannot be read.
+	PullSecretUnreadableReason = "PullSecretUnreadable"
 )
 
 // Reasons of Staging and Succeeded, and of Ready of a CFPackage, a CFOrg and a CFSpace.
@@ -119,6 +142,8 @@ const (
 	SourceMissingReason = "SourceMissing"
 	// BuildFailedReason: whoever built the droplet says that it failed.
 	BuildFailedReason = "BuildFailed"
+	// ImageMissingReason: the registry says that there is no such image.
+	ImageMissingReason = "ImageMissing"
 	// StagedReason: the droplet is there.
 	StagedReason = "Staged"
 	// PackageMissingReason: there is no CFPackage to make the droplet from.

@@ -113,7 +113,7 @@ func (w *env) startManager(t testing.TB, binary string, flags ...string) {
 	w.InstallWebhooks(t, "https://"+address, nil)
 	w.managerFlags = append([]string{
 		"manager", "--kubeconfig", w.writeKubeconfig(t, "torpor-manager"), "--namespace", system,
-		"--metrics-address", w.managerMetrics, "--metrics-insecure", "--probe-address", "0", "--webhook-address", address,
+		"--metrics-address", w.managerMetrics, "--metrics-insecure", "--probe-address", "0", "--webhook-address", address, "--image-registries", "http://127.0.0.1",
 	}, flags...)
 	w.runManager(t, binary)
 }

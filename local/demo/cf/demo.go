@@ -160,7 +160,7 @@ func (d *appDemo) startTorpor() {
 		d.kubectl("patch", kind, "torpor", "--type=json", "-p", patch)
 	}
 	d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.Kubeconfig, "--namespace", system,
-		"--metrics-address", "0", "--probe-address", addresses[2], "--webhook-address", addresses[0], "--route-gateway", gatewayName)
+		"--metrics-address", "0", "--probe-address", addresses[2], "--webhook-address", addresses[0], "--route-gateway", gatewayName, "--image-registries", "none")
 	own := d.writeKubeconfig("torpor-cf-api")
 	d.StartProgram("cf-api", d.config.Torpor, "cf-api", "--kubeconfig", own, "--address", addresses[1], "--metrics-address", "0", "--tls-folder", d.config.Dir)
 	d.api = "https://" + addresses[1]

@@ -103,7 +103,9 @@ func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) 
 	}
 	image := ""
 	if build, err := r.currentDroplet(ctx, app); err == nil {
-		image = build.Status.Droplet.Registry.Image
+		if image, err = r.imageOf(ctx, build); err != nil {
+			return Response{}, err
+		}
 	} else if ignoreNotFound(err) != nil {
 		return Response{}, err
 	}
@@ -117,6 +119,19 @@ func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) 
 	}
 	text, err := yaml.Marshal(presenter.ForAppManifest(state, image, addresses, services))
 	return Response{Status: http.StatusOK, YAML: text}, err
+}
+
+// imageOf returns the image of a droplet as it was named: a manifest with a digest would push the same one for ever.
+func (r *Request) imageOf(ctx context.Context, build *korifiv1alpha1.CFBuild) (string, error) {
+	from, err := r.Store.GetPackage(ctx, r.Caller, build.Spec.PackageRef.Name)
+	switch {
+	case err == nil && from.Spec.Type == korifiv1alpha1.DockerPackage:
+		return from.Spec.Source.Registry.Image, nil
+	case ignoreNotFound(err) != nil:
+		return "", err
+	default:
+		return build.Status.Droplet.Registry.Image, nil
+	}
 }
 
 // appState returns an app as it is now; an empty state if there is none of this name.

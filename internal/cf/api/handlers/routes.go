@@ -89,7 +89,7 @@ func appRoutes() []Route {
 		{post, "/v3/apps/{guid}/actions/start", false, "start: one patch; answers at once", changesApp, withApp(startApp)},
 		{post, "/v3/apps/{guid}/actions/stop", false, "stop: one patch, which begins a revision", changesApp, withApp(stopApp)},
 		{post, "/v3/apps/{guid}/actions/restart", false, "restart: one patch that never leaves STARTED; starts a stopped app", changesApp, withApp(restartApp)},
-		{get, "/v3/apps/{guid}/manifest", false, "a manifest from which the app can be pushed again", "get cfapps, cfbuilds, secrets", withApp(getAppManifest)},
+		{get, "/v3/apps/{guid}/manifest", false, "a manifest from which the app can be pushed again", "get cfapps, cfbuilds, cfpackages, secrets", withApp(getAppManifest)},
 		{get, "/v3/apps/{guid}/env", false, "an app's environment", "get secrets", withApp(getAppEnvironment)},
 		{get, "/v3/apps/{guid}/environment_variables", false, "an app's own variables", "get secrets", withApp(getEnvVars)},
 		{patch, "/v3/apps/{guid}/environment_variables", false, "change them, for the next revision", "create, get, patch secrets", withApp(updateEnvVars)},

@@ -8,16 +8,21 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/build"
+	"github.com/torpor-dev/torpor/internal/cf/imageregistry"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
@@ -34,18 +39,27 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
 	Guard *reconcile.WriterGuard
+	// Registries says which registries are asked what an image is.
+	Registries imageregistry.Policy
 
 	client client.Client
+	images *imageregistry.Service
 }
 
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds/status;cfpackages/status,verbs=get;patch
 // +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfbuilds;cfpackages,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controllers.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
+	c.images = imageregistry.NewService(c.Registries, c.Clock, nil)
+	c.images.ReadSecret = c.readSecret
 	options := reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()
+	if err := mgr.Add(c.images); err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &korifiv1alpha1.CFBuild{}, byPackage, func(o client.Object) []string {
 		if b, ok := o.(*korifiv1alpha1.CFBuild); ok {
 			return []string{b.Spec.PackageRef.Name}
@@ -57,9 +71,14 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	err = builder.ControllerManagedBy(mgr).Named(Name+"-builds").WithOptions(options).
 		For(&korifiv1alpha1.CFBuild{}).Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(c.buildsForPackage)).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+			c.images.Enqueue = func(build types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: build}) }
+			return nil
+		})).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFBuild, build.Observed, build.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New:     func() *korifiv1alpha1.CFBuild { return &korifiv1alpha1.CFBuild{} },
+			Forget:  c.images.Forget,
 			Observe: c.observeBuild,
 			Decide:  build.Decide,
 			Report:  c.reportBuild,
@@ -98,6 +117,7 @@ func (c Controller) buildsForPackage(ctx context.Context, pkg client.Object) []c
 	return all
 }
 
+// observeBuild reads the package, and what the registry says of its image. Who waits for that is enqueued.
 func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuild) (build.Observed, error) {
 	var pkg korifiv1alpha1.CFPackage
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: obj.Spec.PackageRef.Name}, &pkg)
@@ -106,18 +126,38 @@ func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuil
 		return build.Observed{Build: obj}, nil
 	case err != nil:
 		return build.Observed{}, fmt.Errorf("read the package: %w", err)
-	default:
-		return build.Observed{Build: obj, Package: &pkg}, nil
 	}
+	seen := build.Observed{Build: obj, Package: &pkg}
+	if seen.IsAboutImage() {
+		answer, isKnown := c.images.Ask(imageregistry.Question{Build: client.ObjectKeyFromObject(obj), UID: obj.UID, Registry: pkg.Spec.Source.Registry})
+		if !isKnown {
+			return build.Observed{}, reconcile.ErrPending
+		}
+		seen.Answer = answer
+	}
+	return seen, nil
+}
+
+// readSecret reads past the cache, which has no Secrets.
+func (c Controller) readSecret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	if err := c.client.Get(ctx, key, &secret); err != nil {
+		return nil, fmt.Errorf("read the Secret: %w", err)
+	}
+	return &secret, nil
 }
 
 func (c Controller) reportBuild(obj *korifiv1alpha1.CFBuild, _ build.Observed, plan build.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
 	status := &obj.Status
 	status.Droplet, status.State, status.ObservedGeneration = plan.Droplet, plan.State, obj.Generation
-	reconcile.SetConditions(&status.Conditions, map[string]decision.Condition{
-		korifiv1alpha1.SucceededCondition: plan.Succeeded, korifiv1alpha1.StagingCondition: plan.Staging,
-	}, obj.Generation, c.Clock)
-	return reconcile.FollowUp{Rule: plan.Succeeded.Reason}
+	conditions := map[string]decision.Condition{korifiv1alpha1.SucceededCondition: plan.Succeeded, korifiv1alpha1.StagingCondition: plan.Staging}
+	if plan.Pinned != nil {
+		conditions[korifiv1alpha1.PinnedCondition] = *plan.Pinned
+	}
+	reconcile.SetConditions(&status.Conditions, conditions, obj.Generation, c.Clock)
+	// The answer is kept until it is written, so that a conflict asks nobody twice.
+	built := client.ObjectKeyFromObject(obj)
+	return reconcile.FollowUp{Rule: plan.Succeeded.Reason, AfterSave: func() { c.images.Forget(built) }}
 }
 
 func (c Controller) reportPackage(pkg, _ *korifiv1alpha1.CFPackage, ready decision.Condition, _ *reconcile.RefusedError) reconcile.FollowUp {
