@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -213,8 +214,8 @@ func (o Options) warnOfSleepers(ctx context.Context) error {
 	}
 	for i := range clusters.Items {
 		cd := &clusters.Items[i]
-		record := cd.Status.Hibernation
-		if cd.Spec.PowerState == hivev1.PowerStateHibernating || record != nil && record.ResumeStartedAt == nil {
+		// One that sleeps by spec.hibernateAfter, or still resumes, has another spec.
+		if cd.Spec.PowerState == hivev1.PowerStateHibernating || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterHibernatingCondition) {
 			o.Print("left asleep", cd, "its machines stay off until somebody starts them")
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -48,6 +49,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		"spec":{"GUID":"lrp","version":"1","processType":"web","image":"x","instances":1,"memoryMB":1,"diskMB":1}}`, &eiriniv1.LRP{})
 	asleep := testenv.BuildClusterDeployment(named("cd"), "cd", "aws")
 	asleep.Spec.PowerState = hivev1.PowerStateHibernating
+	timedOut := testenv.BuildClusterDeployment(named("timed-out"), "timed-out", "aws")
 	ours := []client.Object{
 		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-manager"}, Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
@@ -57,8 +59,12 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-manager"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-webhook"}},
 	}
-	users := []client.Object{app, cluster, lrp, asleep}
+	users := []client.Object{app, cluster, lrp, asleep, timedOut}
 	hub.ExpectCreated(t, append(slices.Clone(users), ours...)...)
+	meta.SetStatusCondition(&timedOut.Status.Conditions, metav1.Condition{
+		Type: hivev1.ClusterHibernatingCondition, Status: metav1.ConditionTrue, Reason: hivev1.HibernatingHibernationReason,
+	})
+	testenv.ExpectNoError(t, hub.Client.Status().Update(t.Context(), timedOut))
 	if err := hub.Client.Create(t.Context(), upstreams, client.FieldOwner("moco-controller")); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +82,10 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		return strings.Split(strings.TrimSpace(strings.ReplaceAll(out.String(), namespace, "NS")), "\n")
 	}
 	const kept = "kept MySQLCluster NS/upstreams: its finalizer: MOCO has written it: its field manager is moco-controller"
-	const sleeps = "left asleep ClusterDeployment NS/cd: its machines stay off until somebody starts them"
+	const (
+		sleeps      = "left asleep ClusterDeployment NS/cd: its machines stay off until somebody starts them"
+		hasTimedOut = "left asleep ClusterDeployment NS/timed-out: its machines stay off until somebody starts them"
+	)
 	want := []string{
 		"would delete MutatingWebhookConfiguration torpor",
 		"would delete ValidatingWebhookConfiguration torpor",
@@ -88,7 +97,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		"would delete Lease kube-system/torpor",
 		"would delete Lease torpor-system/torpor-manager",
 		"would delete Secret torpor-system/torpor-webhook",
-		sleeps,
+		sleeps, hasTimedOut,
 	}
 	if diff := cmp.Diff(want, run(true, system)); diff != "" {
 		t.Errorf("a dry run (-want +got):\n%s", diff)
@@ -102,7 +111,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 	if diff := cmp.Diff(want, run(false, system)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{kept, sleeps}, run(false, system)); diff != "" {
+	if diff := cmp.Diff([]string{kept, sleeps, hasTimedOut}, run(false, system)); diff != "" {
 		t.Errorf("lines of a second run (-want +got):\n%s", diff)
 	}
 	for _, obj := range ours {
@@ -113,7 +122,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 	if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(app), app); err != nil || !slices.Equal(app.Finalizers, []string{"example.com/theirs"}) {
 		t.Errorf("expected the finalizer of others to stay, found %v (%v)", app.Finalizers, err)
 	}
-	for _, obj := range []client.Object{cluster, lrp, asleep} {
+	for _, obj := range []client.Object{cluster, lrp, asleep, timedOut} {
 		if err := hub.Client.Delete(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}
