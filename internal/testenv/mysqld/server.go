@@ -180,6 +180,23 @@ func (s *Server) Stop(t testing.TB) {
 	s.stopRestarting().Stop(t)
 }
 
+// BinlogSize returns the bytes of all binary logs, which also have what waits to be committed.
+func (s *Server) BinlogSize(t testing.TB) (size int64) {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(s.dataDir(), "binlog.[0-9]*"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("expected binary logs in %s, found %d (%v)", s.dataDir(), len(logs), err)
+	}
+	for _, log := range logs {
+		info, err := os.Stat(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += info.Size()
+	}
+	return size
+}
+
 // KillAtOnce kills the server.
 func (s *Server) KillAtOnce(t testing.TB) {
 	t.Helper()
