@@ -40,8 +40,7 @@ func DesiredPowerState(spec hivev1.PowerState, timer RunTimer, record *hivev1.Hi
 	if spec == hivev1.PowerStateHibernating || timer.Limit <= 0 {
 		return spec
 	}
-	isOpen := record != nil && record.ResumeStartedAt == nil
-	if isOpen {
+	if isHibernationOpen(record) {
 		// What has put the cluster to sleep is past. It sleeps on until somebody wants it.
 		isChanged := record.PowerStateBefore == nil || *record.PowerStateBefore != spec
 		if isChanged || !timer.ResumeRequestedAt.Before(record.SleepStartedAt.Time) {

@@ -160,8 +160,10 @@ func (o Observed) isRequestedHibernationUnsupported() bool {
 }
 
 // isHibernationOpen reports whether the cluster was put into hibernation and not resumed since.
-func (o Observed) isHibernationOpen() bool {
-	return o.Record != nil && o.Record.ResumeStartedAt == nil
+func (o Observed) isHibernationOpen() bool { return isHibernationOpen(o.Record) }
+
+func isHibernationOpen(r *hivev1.HibernationRecord) bool {
+	return r != nil && r.ResumeStartedAt == nil
 }
 
 // hasNotResumed reports whether the cluster was put into hibernation and has not been ready since.

@@ -15,6 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 // act performs the one effect of a plan and does not wait for it: a later pass observes what came of it.
@@ -43,6 +44,8 @@ func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (boo
 	if err := c.secrets.Get(ctx, name, &cd); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
+	// With Hive's schema the record is there only, and without it a cluster that was resumed has run too long.
+	statusannotation.RestoreStatus(&cd)
 	o := c.observeObject(&cd)
 	return hibernation.NeedsCloud(o) && o.DesiredPowerState == hivev1.PowerStateHibernating, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 func fixedTime() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC) }
@@ -172,6 +173,43 @@ func TestObserveObject(t *testing.T) {
 			}
 			if got.Record != nil && got.Record == cd.Status.Hibernation {
 				t.Error("the record is the object's own")
+			}
+		})
+	}
+}
+
+// storedCluster answers with one ClusterDeployment.
+type storedCluster struct {
+	client.Reader
+	cd *hivev1.ClusterDeployment
+}
+
+func (r storedCluster) Get(_ context.Context, _ client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	cd, ok := obj.(*hivev1.ClusterDeployment)
+	if !ok {
+		return fmt.Errorf("expected a ClusterDeployment to be asked for, found %T", obj)
+	}
+	r.cd.DeepCopyInto(cd)
+	return nil
+}
+
+// With Hive's schema only the annotation tells that a cluster was resumed since it was made.
+func TestOrderToStopIsHeldBackByTheRememberedRecord(t *testing.T) {
+	for name, row := range map[string]struct {
+		resumedAt time.Time
+		want      bool
+	}{
+		"a cluster that was resumed a minute ago runs on":        {fixedTime().Add(-time.Minute), false},
+		"a cluster whose time since then is over may be stopped": {fixedTime().Add(-2 * time.Hour), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &testCluster{key: client.ObjectKey{Namespace: "n", Name: "c"}, infraID: "x"}
+			cd := s.buildClusterDeployment()
+			cd.Spec.HibernateAfter, cd.CreationTimestamp = "1h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
+			cd.Annotations = map[string]string{statusannotation.KeyOf(Name): fmt.Sprintf(`{"hibernation":{"sleepStartedAt":%[1]q,"resumeStartedAt":%[1]q,"resumedAt":%[1]q}}`, row.resumedAt.Format(time.RFC3339))}
+			c := Controller{Clock: clocktesting.NewFakePassiveClock(fixedTime()), Actuators: map[string]actuator.Actuator{"aws": nil}, secrets: storedCluster{cd: cd}}
+			if got, err := c.mayStop(t.Context(), s.key); err != nil || got != row.want {
+				t.Errorf("expected %t, found %t (%v)", row.want, got, err)
 			}
 		})
 	}
