@@ -46,14 +46,14 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/otherwriter", "internal/statusannotation"),
+		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/otherwriter", "internal/statusannotation", "internal/stoprecord"),
 	}
 }
 
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -62,6 +62,7 @@ func publicLaws() []importLaw {
 	return []importLaw{
 		{
 			packages: "api/...", reason: "names that everything imports must not cost anyone a client",
+			mayReach:         []string{"api/torpor/..."},
 			mayImportForeign: []string{"k8s.io/apimachinery/...", "k8s.io/api/..."}, mayNotReach: kubernetesClients(),
 		},
 		{
@@ -94,6 +95,7 @@ func sharedLaws() []importLaw {
 		},
 		pureLaw("internal/statusannotation"),
 		pureLaw("internal/install"),
+		pureLaw("internal/stoprecord"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
 		{packages: "config/crd", reason: "files that other programs embed cost nobody a package", mayNotReach: []string{"..."}},
 		{
@@ -109,7 +111,7 @@ func sharedLaws() []importLaw {
 
 func hibernationLaws() []importLaw {
 	return []importLaw{
-		pureLaw("internal/hibernation"),
+		pureLaw("internal/hibernation").alsoReaching("internal/stoprecord"),
 		pureLaw("internal/hibernation/csr").allowingImport("net"),
 		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/...", "internal/buildinfo", "internal/egress"),
 		{
@@ -187,7 +189,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "internal/uninstall", reason: "what takes Torpor away knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/bulk", "internal/install", "internal/installation", "internal/otherwriter"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/bulk", "internal/install", "internal/installation", "internal/otherwriter", "internal/stoprecord", "internal/decision"),
 		},
 		{
 			packages: "internal/bulk", reason: "changing many objects knows no kind",

@@ -40,7 +40,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 func Decide(o Observed) Plan {
 	plan, rule := decision.First(Rules(), o)
 	plan.Rule, plan.Stalled = rule, o.stalledCondition(plan)
-	plan.RequeueAfter = o.untilTimeout(plan.Record, plan.RequeueAfter)
+	plan.RequeueAfter = o.untilStopEnds(o.untilTimeout(plan.Record, plan.RequeueAfter))
 	if plan.Do == nil {
 		plan.Do = NoAction{}
 	}

@@ -11,6 +11,6 @@ import (
 // MayDial reports whether a cluster answered when it was last looked at, and is to run. It is the only gate of controllers that write
 // to clusters: they neither wait for one that is silent nor keep one awake.
 func MayDial(cd *hivev1.ClusterDeployment) bool {
-	return cd.DeletionTimestamp.IsZero() && cd.Spec.PowerState != hivev1.PowerStateHibernating &&
+	return cd.DeletionTimestamp.IsZero() && EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops) != hivev1.PowerStateHibernating &&
 		meta.IsStatusConditionFalse(cd.Status.Conditions, hivev1.ClusterUnreachableCondition)
 }

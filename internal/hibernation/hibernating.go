@@ -17,7 +17,7 @@ import (
 
 func clusterHibernates(o Observed) Plan {
 	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.timeoutNote())
-	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates")
+	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates"+o.stopNote())
 	p.Record = withAsleepAt(p.Record, new(metav1.NewTime(o.Now)))
 	p.RequeueAfter = driftInterval
 	if left := closeLookWindow - o.Now.Sub(p.Record.AsleepAt.Time); left > 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // Observed is everything that Decide looks at. The fields are in the order in which they are observed:
@@ -17,8 +18,11 @@ type Observed struct {
 	Now time.Time
 	// Deleted, Paused and Installed come from the object itself.
 	Deleted, Paused, Installed bool
-	// SpecPowerState is spec.powerState, and DesiredPowerState what follows from it and the timer; empty means Running.
+	// SpecPowerState is spec.powerState, or Running once that stop has ended by itself, and DesiredPowerState what follows from it and
+	// the timer; empty means Running.
 	SpecPowerState, DesiredPowerState hivev1.PowerState
+	// Stops are the record of the stops that spec.powerState has asked for.
+	Stops stoprecord.Records
 	// Timer is how long the cluster may run.
 	Timer RunTimer
 	// RequestedBy is who asked, and RequestedAt when; empty and zero if the API server did not note it.

@@ -104,7 +104,7 @@ func clusterRuns(o Observed) Plan {
 	if o.isInAftercare() {
 		p.ProbeInterval = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
 	}
-	p.Ready.Message += o.timerNote(p.Record)
+	p.Ready.Message += o.endedStopNote() + o.timerNote(p.Record)
 	return o.withAction(p)
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/bulk"
 	"github.com/torpor-dev/torpor/internal/installation"
 	"github.com/torpor-dev/torpor/internal/otherwriter"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 const (
@@ -215,7 +216,7 @@ func (o Options) warnOfSleepers(ctx context.Context) error {
 	for i := range clusters.Items {
 		cd := &clusters.Items[i]
 		// One that sleeps by spec.hibernateAfter, or still resumes, has another spec.
-		if cd.Spec.PowerState == hivev1.PowerStateHibernating || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterHibernatingCondition) {
+		if cd.Spec.PowerState == hivev1.PowerStateHibernating && !stoprecord.Records(cd.Status.Stops).HasEnded() || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterHibernatingCondition) {
 			o.Print("left asleep", cd, "its machines stay off until somebody starts them")
 		}
 	}

@@ -2,7 +2,11 @@
 
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
 
 // ClusterDeployment is one cluster at one cloud.
 //
@@ -19,6 +23,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="PowerState",type="string",JSONPath=".status.powerState"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp"
 // +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.conditions[?(@.type=='Ready')].lastTransitionTime",priority=1
+// +kubebuilder:printcolumn:name="By",type="string",JSONPath=".status.stops[?(@.requested==true)].by",priority=1
+// +kubebuilder:printcolumn:name="Until",type="date",JSONPath=".status.stops[?(@.requested==true)].until",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
 type ClusterDeployment struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -140,6 +146,11 @@ type ClusterDeploymentStatus struct {
 	// Hibernation is the record of the last hibernation: its nodes, when it began, and who asked.
 	// +optional
 	Hibernation *HibernationRecord `json:"hibernation,omitempty"`
+	// Stops are the last times that spec.powerState said Hibernating, the newest first: who asked, why, until when, and who ended it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
 }
 
 // ClusterVersionStatus is the part of OpenShift's ClusterVersion that Torpor reads.

@@ -7,6 +7,7 @@
 package v1
 
 import (
+	"github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -160,6 +161,13 @@ func (in *ClusterDeploymentStatus) DeepCopyInto(out *ClusterDeploymentStatus) {
 		in, out := &in.Hibernation, &out.Hibernation
 		*out = new(HibernationRecord)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.Stops != nil {
+		in, out := &in.Stops, &out.Stops
+		*out = make([]v1alpha1.StopRecord, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 }
 

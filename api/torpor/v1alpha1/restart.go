@@ -50,14 +50,6 @@ const (
 // CFRoleAnnotation is on a RoleBinding the role of CF that it was made for: several are one to Kubernetes.
 const CFRoleAnnotation = "torpor.dev/cf-role"
 
-// Annotations of an object on which somebody stops something. They say nothing on an object where nothing is stopped.
-const (
-	// ReasonAnnotation is why somebody stopped something, in a sentence for people.
-	ReasonAnnotation = "torpor.dev/reason"
-	// UntilAnnotation is when a stop ends by itself, as in 2026-11-20T22:00:00Z (RFC 3339).
-	UntilAnnotation = "torpor.dev/until"
-)
-
 // StatusAnnotationPrefix begins the annotations in which controllers keep the part of a status that they decide by, as JSON:
 // another project's schema of the kind may not keep the field itself.
 const StatusAnnotationPrefix = "status.torpor.dev/"

@@ -134,10 +134,14 @@ func machinesChangeHands() predicate.Predicate {
 }
 
 func rememberRecord(cd *hivev1.ClusterDeployment) map[string]any {
-	if cd.Status.Hibernation == nil {
-		return nil
+	remembered := map[string]any{}
+	if cd.Status.Hibernation != nil {
+		remembered["hibernation"] = cd.Status.Hibernation
 	}
-	return map[string]any{"hibernation": cd.Status.Hibernation}
+	if len(cd.Status.Stops) > 0 {
+		remembered["stops"] = cd.Status.Stops
+	}
+	return remembered
 }
 
 // specOrVersionChanged lets through what can change a decision, and not the controller's own reports.

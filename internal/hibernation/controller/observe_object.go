@@ -15,7 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // observeObject returns what the object alone says.
@@ -23,13 +26,19 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 	requestedBy, requestedAt := lastPowerStateWriter(cd)
 	timer, malformed := readTimer(cd)
 	now := c.Clock.Now()
+	stops := stoprecord.NextRecords(cd.Status.Stops, readStopRequest(cd), now)
+	spec := hibernation.EffectivePowerState(cd.Spec.PowerState, stops)
+	if stops.Holds() {
+		requestedBy, requestedAt = stops.Newest().By, stops.Newest().Since.Time
+	}
 	return hibernation.Observed{
 		Now:               now,
 		Deleted:           !cd.DeletionTimestamp.IsZero(),
 		Paused:            parsesAsTrue(cd.Annotations[hivev1.ReconcilePauseAnnotation]) || parsesAsTrue(cd.Annotations[hivev1.PowerStatePauseAnnotation]),
 		Installed:         cd.Spec.Installed,
-		SpecPowerState:    cd.Spec.PowerState,
-		DesiredPowerState: hibernation.DesiredPowerState(cd.Spec.PowerState, timer, cd.Status.Hibernation, now),
+		SpecPowerState:    spec,
+		Stops:             stops,
+		DesiredPowerState: hibernation.DesiredPowerState(spec, timer, cd.Status.Hibernation, now),
 		Timer:             timer,
 		RequestedBy:       requestedBy,
 		RequestedAt:       requestedAt,
@@ -39,6 +48,19 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 		AwaitsAllMachines: parsesAsTrue(cd.Annotations[hivev1.AwaitAllMachinesAnnotation]),
 		Record:            cd.Status.Hibernation.DeepCopy(),
 	}
+}
+
+// readStopRequest reads what the object asks for.
+func readStopRequest(cd *hivev1.ClusterDeployment) stoprecord.Request {
+	by, at := lastPowerStateWriter(cd)
+	asked := stoprecord.Request{
+		IsStopped: cd.Spec.PowerState == hivev1.PowerStateHibernating, By: by, At: at,
+		Reason: cd.Annotations[torporv1alpha1.ReasonAnnotation], Until: cd.Annotations[torporv1alpha1.UntilAnnotation],
+	}
+	if written := reconcile.WriteTimeOf(cd, torporv1alpha1.UntilAnnotation); written != nil {
+		asked.UntilWrittenAt = written.Time
+	}
+	return asked
 }
 
 func parsesAsTrue(s string) bool {

@@ -18,6 +18,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 func fixedTime() time.Time { return time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC) }
@@ -38,6 +39,7 @@ func TestObserveObject(t *testing.T) {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
 			func(o *hibernation.Observed) {
 				o.SpecPowerState, o.DesiredPowerState = hivev1.PowerStateHibernating, hivev1.PowerStateHibernating
+				o.RequestedAt, o.Stops = fixedTime(), stoprecord.Records{{Since: metav1.NewTime(fixedTime()), Requested: true}}
 			},
 		},
 		"the time that a cluster may run counts from its claim": {

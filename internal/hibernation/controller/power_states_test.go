@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -67,6 +69,8 @@ func scenarios() map[string]func(*testing.T, *env) {
 		"a paused cluster is left as it is, and goes on after the pause":        pausesAndContinues,
 		"a cluster that is deleted while it hibernates is left as it is":        deletedWhileHibernated,
 		"a cluster whose time is over hibernates, and resumes when it is asked": hibernatesAfterItsTime,
+		"a stop ends at its time, whatever the spec goes on to say":             endsStopAtItsTime,
+		"a stop that was over before anybody looked stops nothing":              ignoresStopThatIsOver,
 	}
 }
 
@@ -118,6 +122,55 @@ func hibernatesAfterItsTime(t *testing.T, e *env) {
 	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"hibernateAfter":"2h"}}`,
 		hivev1.ResumeRequestedAtAnnotation, time.Now().UTC().Format(time.RFC3339)))
 	s.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+func endsStopAtItsTime(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:"48h",%q:"a change of disks"}},"spec":{"powerState":"Hibernating"}}`,
+		torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation))
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.HibernatingHibernationReason, []string{"asked for by " + requestingUser + ": a change of disks; until 20"}})
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+
+	s.setUntil(t, "1ms")
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "True", hivev1.RunningHibernationReason, []string{"that has ended by torpor.dev/until at 20"}})
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	ended := s.get(t)
+	testenv.ExpectEqual(t, "spec.powerState", hivev1.PowerStateHibernating, ended.Spec.PowerState)
+	if stops := ended.Status.Stops; len(stops) != 1 || stops[0].By != requestingUser || stops[0].StartedBy != torporv1alpha1.UntilAnnotation || !stops[0].Requested {
+		t.Errorf("found %+v", stops)
+	}
+	e.WaitForEvent(t, s.key.Namespace, stoprecord.StopEndedEvent, "The stop has ended by itself")
+
+	s.setUntil(t, "tomorrow")
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	e.WaitForEvent(t, s.key.Namespace, stoprecord.AnnotationIgnoredEvent, `found "tomorrow"`)
+	s.patch(t, "carol", `{"spec":{"powerState":"Running"}}`)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	if stops := s.get(t).Status.Stops; len(stops) != 2 || stops[0].Requested || stops[0].StartedBy != "carol" {
+		t.Errorf("found %+v", stops)
+	}
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+}
+
+// setUntil writes nothing but when the stop ends.
+func (s *testCluster) setUntil(t *testing.T, until string) {
+	t.Helper()
+	s.patch(t, "carol", fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, torporv1alpha1.UntilAnnotation, until))
+}
+
+func ignoresStopThatIsOver(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newCluster(t, func(r *clusterSetup) {
+		r.cloud = testenv.StartCloud(t)
+		r.cd.Spec.PowerState, r.cd.Annotations = hivev1.PowerStateHibernating, map[string]string{torporv1alpha1.UntilAnnotation: "1ns"}
+	})
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	if calls := s.cloud.CountCalls(t)["StopInstances"]; calls != 0 {
+		t.Errorf("expected no machine to be stopped, found %d calls", calls)
+	}
 }
 
 // awaitEvents expects one event for each reason, and no other.

@@ -26,7 +26,8 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	if plan.ProbeInterval > 0 {
 		c.pool.Watch(seen.name, plan.ProbeInterval)
 	}
-	events := hibernation.TransitionEvents(cd.Status.Conditions, plan)
+	events := append(hibernation.StopEvents(cd.Status.Stops, seen.Stops), hibernation.TransitionEvents(cd.Status.Conditions, plan)...)
+	cd.Status.Stops = seen.Stops
 	var decided []csr.Verdict
 	if seen.approvals != nil {
 		decided = seen.approvals.untold

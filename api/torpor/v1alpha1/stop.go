@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Annotations of an object on which somebody stops something. They say nothing on an object where nothing is stopped.
+const (
+	// ReasonAnnotation is why somebody stopped something, in a sentence for people.
+	ReasonAnnotation = "torpor.dev/reason"
+	// UntilAnnotation is when a stop ends by itself: a time as in 2026-11-20T22:00:00Z (RFC 3339), and on a ClusterDeployment also a
+	// duration such as 8h, which counts from when it was written.
+	UntilAnnotation = "torpor.dev/until"
+)
+
+// StopRecord is one stop: who asked for it, when and why, how it ended and who ended it.
+type StopRecord struct {
+	// Since is when it was asked for.
+	Since metav1.Time `json:"since"`
+	// By is who asked for it.
+	// +optional
+	By string `json:"by,omitempty"`
+	// Reason is that of the annotation torpor.dev/reason.
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Until is when it ends by itself; unset if it does not.
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
+	// RequestedUntil is the annotation torpor.dev/until of which Until was made: a duration counts once, from when it was written.
+	// +optional
+	RequestedUntil string `json:"requestedUntil,omitempty"`
+	// EndedAt is when it ended; unset while it holds.
+	// +optional
+	EndedAt *metav1.Time `json:"endedAt,omitempty"`
+	// StartedBy is who ended it, or "torpor.dev/until" if it ended by itself.
+	// +optional
+	StartedBy string `json:"startedBy,omitempty"`
+	// Requested is whether the switch still asks for it, which that of a stop that has ended by itself does until somebody sets it back.
+	// +optional
+	Requested bool `json:"requested,omitempty"`
+}

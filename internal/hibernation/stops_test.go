@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// stoppedSince is the record of a stop that began an hour ago and has an end.
+func stoppedSince(until string) stoprecord.Records {
+	asked := stoprecord.Request{
+		IsStopped: true, By: "alice", At: modelTime().Add(-time.Hour), Reason: "a change of disks", Until: until, UntilWrittenAt: modelTime().Add(-time.Hour),
+	}
+	return stoprecord.NextRecords(nil, asked, modelTime())
+}
+
+func TestStopEnds(t *testing.T) {
+	for name, row := range map[string]struct {
+		spec  hivev1.PowerState
+		stops stoprecord.Records
+		want  hivev1.PowerState
+	}{
+		"without an end the spec counts":       {hivev1.PowerStateHibernating, stoppedSince(""), hivev1.PowerStateHibernating},
+		"before the end the spec counts":       {hivev1.PowerStateHibernating, stoppedSince("61m"), hivev1.PowerStateHibernating},
+		"at the end the cluster should run":    {hivev1.PowerStateHibernating, stoppedSince("60m"), hivev1.PowerStateRunning},
+		"a spec that nobody recorded counts":   {hivev1.PowerStateHibernating, nil, hivev1.PowerStateHibernating},
+		"the record says nothing of a running": {hivev1.PowerStateRunning, stoppedSince("60m"), hivev1.PowerStateRunning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := EffectivePowerState(row.spec, row.stops); found != row.want {
+				t.Errorf("expected %q, found %q", row.want, found)
+			}
+		})
+	}
+}
+
+func TestStopIsTold(t *testing.T) {
+	t.Run("a cluster that hibernates says who asked, why and until when, and is looked at then", func(t *testing.T) {
+		o := observedCluster(wantHibernating, &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Hour)}, actuator.Stopped, func(o *Observed) {
+			o.Stops = stoppedSince("61m")
+		})
+		p := Decide(o)
+		if want := "asked for by alice: a change of disks; until " + o.Now.Add(time.Minute).UTC().Format(time.RFC3339); !strings.Contains(p.Ready.Message, want) || p.RequeueAfter > time.Minute {
+			t.Errorf("expected %q and a look within a minute, found %q and %s", want, p.Ready.Message, p.RequeueAfter)
+		}
+	})
+	t.Run("a cluster whose stop has ended says why it runs", func(t *testing.T) {
+		o := observedCluster(hivev1.PowerStateRunning, nil, actuator.Running, func(o *Observed) { o.API, o.Stops = Reachable, stoppedSince("60m") })
+		if p := Decide(o); !strings.Contains(p.Ready.Message, "that has ended by torpor.dev/until at ") {
+			t.Errorf("found %q: %s", p.Rule, p.Ready.Message)
+		}
+	})
+}

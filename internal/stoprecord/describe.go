@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stoprecord
+
+import (
+	"fmt"
+	"time"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+const (
+	// StopEndedEvent reports that a stop ended by itself, at the time of the annotation torpor.dev/until.
+	StopEndedEvent = "StopEnded"
+	// AnnotationIgnoredEvent reports an annotation of a stop that makes no sense.
+	AnnotationIgnoredEvent = "AnnotationIgnored"
+)
+
+// DescribeIgnored says which annotation of a stop is ignored, and why; empty if none is.
+func (r Records) DescribeIgnored() string {
+	newest := r.Newest()
+	if newest == nil || newest.RequestedUntil == "" || newest.Until != nil {
+		return ""
+	}
+	if _, err := ParseUntil(newest.RequestedUntil, newest.Since.Time); err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s is ignored: expected a time after the stop began at %s, found %q, which an earlier stop left; set another or remove it",
+		torporv1alpha1.UntilAnnotation, formatTime(newest.Since.Time), newest.RequestedUntil)
+}
+
+// Describe says who asked for the stop that holds, why and until when, to be put behind a sentence; empty if none holds.
+func (r Records) Describe() string {
+	if !r.Holds() {
+		return ""
+	}
+	text, newest := "", r.Newest()
+	if newest.By != "" {
+		text += "; asked for by " + newest.By
+	}
+	if newest.Reason != "" {
+		text += ": " + newest.Reason
+	}
+	if newest.Until != nil {
+		text += "; until " + formatTime(newest.Until.Time)
+	}
+	return text
+}
+
+// Events are what has happened from one record to the next.
+func Events(before, after Records, action string) []decision.Event {
+	var events []decision.Event
+	if ended := after.Newest(); after.HasEnded() && !before.HasEnded() {
+		events = append(events, decision.Event{
+			Reason: StopEndedEvent, Action: action, Note: "The stop has ended by itself: it was until " + formatTime(ended.Until.Time),
+		})
+	}
+	if ignored := after.DescribeIgnored(); ignored != "" && ignored != before.DescribeIgnored() {
+		events = append(events, decision.Event{Warning: true, Reason: AnnotationIgnoredEvent, Action: action, Note: ignored})
+	}
+	return events
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

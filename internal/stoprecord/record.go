@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stoprecord
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// MaxRecords is how many stops are kept of one switch.
+const MaxRecords = 10
+
+// Records are the stops of one switch, the newest first. Only the newest can be requested still.
+type Records []torporv1alpha1.StopRecord
+
+// Newest returns the stop that the switch asks for; nil if it asks for none.
+func (r Records) Newest() *torporv1alpha1.StopRecord {
+	if len(r) == 0 || !r[0].Requested {
+		return nil
+	}
+	return &r[0]
+}
+
+// Holds reports whether something is stopped: the switch says so, and the stop has not ended by itself.
+func (r Records) Holds() bool {
+	newest := r.Newest()
+	return newest != nil && newest.EndedAt == nil
+}
+
+// HasEnded reports whether a stop has ended by itself that the switch still asks for.
+func (r Records) HasEnded() bool {
+	newest := r.Newest()
+	return newest != nil && newest.EndedAt != nil
+}
+
+// NextRecords returns the record that follows from what an object asks for now. It is the same however often it is asked, and however
+// long nobody did.
+func NextRecords(before Records, asked Request, now time.Time) Records {
+	var next Records
+	for _, stop := range before {
+		next = append(next, *stop.DeepCopy())
+	}
+	if !asked.IsStopped {
+		if newest := next.Newest(); newest != nil {
+			withdraw(newest, asked, now)
+		}
+		return next
+	}
+	if next.Newest() == nil {
+		next = next.begin(asked.At, asked.By, now)
+	}
+	newest := next.Newest()
+	setEnd(newest, asked, now)
+	isOver := newest.Until != nil && !now.Before(newest.Until.Time)
+	switch {
+	case isOver && newest.EndedAt == nil:
+		newest.EndedAt, newest.StartedBy = new(metav1.NewTime(now)), torporv1alpha1.UntilAnnotation
+	case !isOver && newest.EndedAt != nil:
+		// Somebody has set a later end, or none, after the stop had ended: it is another one.
+		newest.Requested = false
+		next = next.begin(now, newest.By, now)
+		setEnd(next.Newest(), asked, now)
+	}
+	next.Newest().Reason = truncate(asked.Reason, maxReason)
+	return next
+}
+
+// begin adds a stop. When it was asked for is not known of an object whose writes nobody notes.
+func (r Records) begin(at time.Time, by string, now time.Time) Records {
+	if at.IsZero() || at.After(now) {
+		at = now
+	}
+	return slices.Insert(r, 0, torporv1alpha1.StopRecord{Since: metav1.NewTime(at), By: by, Requested: true})[:min(len(r)+1, MaxRecords)]
+}
+
+// withdraw notes that the switch has been set back.
+func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
+	stop.Requested = false
+	if stop.EndedAt != nil {
+		return
+	}
+	at := asked.At
+	if at.IsZero() || at.After(now) || at.Before(stop.Since.Time) {
+		at = now
+	}
+	stop.EndedAt, stop.StartedBy = new(metav1.NewTime(at)), asked.By
+}
+
+// setEnd notes when a stop ends by itself. A time that was over before the stop began is left from an earlier one, which would void
+// this one at once.
+func setEnd(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
+	text := truncate(asked.Until, maxUntil)
+	if text == stop.RequestedUntil {
+		return
+	}
+	stop.RequestedUntil, stop.Until = text, nil
+	if asked.Until == "" {
+		return
+	}
+	writtenAt := asked.UntilWrittenAt
+	if writtenAt.IsZero() {
+		writtenAt = now
+	}
+	if until, err := ParseUntil(asked.Until, writtenAt); err == nil && until.After(stop.Since.Time) {
+		stop.Until = new(metav1.NewTime(until))
+	}
+}

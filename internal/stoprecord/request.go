@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stoprecord keeps the record of the stops of an object: who asked for each, when, why and until when, and who started it
+// again. Every kind that can be stopped has a switch of its own; what the record makes of it is the same for all.
+package stoprecord
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const (
+	// maxReason is how much of a reason is kept, in bytes: the record has ten of them.
+	maxReason = 512
+	// maxUntil is longer than any time and any sensible duration.
+	maxUntil = 64
+)
+
+// Request is what an object asks for.
+type Request struct {
+	// IsStopped is what the switch says.
+	IsStopped bool
+	// By is who set the switch, and At when; empty and zero if nobody noted it.
+	By string
+	At time.Time
+	// Reason and Until are the annotations.
+	Reason, Until string
+	// UntilWrittenAt is when that of Until was written; zero if nobody noted it.
+	UntilWrittenAt time.Time
+}
+
+// ParseUntil returns when a stop ends by itself whose annotation was written at a time.
+func ParseUntil(text string, writtenAt time.Time) (time.Time, error) {
+	if len(text) <= maxUntil {
+		if at, err := time.Parse(time.RFC3339, text); err == nil {
+			return at, nil
+		}
+		if d, err := time.ParseDuration(text); err == nil && d > 0 {
+			return writtenAt.Add(d), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%s is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found %.40q; correct or remove it",
+		torporv1alpha1.UntilAnnotation, text)
+}
+
+// truncate cuts a text so that no character is broken.
+func truncate(text string, size int) string {
+	if len(text) <= size {
+		return text
+	}
+	for size > 0 && !utf8.RuneStart(text[size]) {
+		size--
+	}
+	return strings.TrimSpace(text[:size]) + "…"
+}
