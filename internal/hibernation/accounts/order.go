@@ -145,6 +145,13 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	}
 	slices.SortFunc(batch, func(x, y *clusterOrder) int { return x.since.Compare(y.since) })
 	batch = batch[:min(len(batch), maxOrders)]
+	machines := 0
+	for i, o := range batch {
+		if machines += len(o.ids); machines > maxOrderMachines && i > 0 {
+			batch = batch[:i]
+			break
+		}
+	}
 	for _, o := range batch {
 		delete(a.pending, o.name)
 		a.clusters[o.name].leaving = o.order
@@ -152,33 +159,44 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	return batch
 }
 
-// giveOrders gives the orders of many clusters at once, and publishes what became of each.
+// giveOrders gives the orders of many clusters at once, and publishes what became of each as soon as the cloud has answered.
 func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) {
 	limited, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
+	began, machines := s.Clock.Now(), 0
+	var failed error
+	settle := func(answered []*clusterOrder) {
+		if ctx.Err() != nil {
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		now := s.Clock.Now()
+		for _, o := range answered {
+			s.settle(o, now)
+			if o.err != nil && isOfAccount(o.err) {
+				failed = o.err
+			}
+			machines += len(o.ids)
+		}
+	}
 	if verb == StopVerb {
 		requireRights(limited, a.batch, batch, new(maxRightsQuestions))
-		s.stopConfirmed(limited, a.batch, batch)
+		s.stopConfirmed(limited, a.batch, batch, settle)
 	} else {
 		give(limited, a.batch.StartAll, batch)
+		settle(batch)
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.Clock.Now()
-	var failed error
-	for _, o := range batch {
-		s.settle(o, now)
-		if o.err != nil && isOfAccount(o.err) {
-			failed = o.err
-		}
-	}
 	a.isOrdering[verb] = false
 	s.count(a, string(verb), failed)
 	a.noteAnswer(failed)
-	a.nextOrder = now.Add(withJitter(gatherTime + a.pause))
+	calls := 1 + machines/machinesPerOrderCall
+	a.nextOrder = later(s.Clock.Now().Add(withJitter(gatherTime+a.pause)), began.Add(withJitter(time.Duration(calls)*orderCallInterval)))
 	s.wakeUp()
 }
 
@@ -197,31 +215,37 @@ func give(ctx context.Context, do func(context.Context, actuator.Target, [][]str
 	return leaving
 }
 
-// stopConfirmed sends stops again for a while if the cloud is busy or gone, and reads the specs each time before.
-func (s *Service) stopConfirmed(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder) {
+// stopConfirmed sends stops again for a while if the cloud is busy or gone, and reads the specs each time before. Orders that are
+// answered do not wait for the others.
+func (s *Service) stopConfirmed(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder, settle func([]*clusterOrder)) {
 	began := s.Clock.Now()
 	for pause := firstStopPause; ; pause *= 2 {
 		s.confirmStops(ctx, orders)
-		orders = slices.DeleteFunc(give(ctx, batch.StopAll, orders), func(o *clusterOrder) bool {
+		again := slices.DeleteFunc(give(ctx, batch.StopAll, orders), func(o *clusterOrder) bool {
 			class := actuator.ClassOf(o.err)
 			return o.err == nil || class != actuator.Throttled && class != actuator.Unreachable
 		})
+		settle(slices.DeleteFunc(orders, func(o *clusterOrder) bool { return slices.Contains(again, o) }))
 		wait := withJitter(pause)
-		if len(orders) == 0 || s.Clock.Since(began)+wait > stopPatience {
+		if len(again) == 0 || s.Clock.Since(began)+wait > stopPatience || pauseFor(ctx, wait) != nil {
+			settle(again)
 			return // What is refused by now is ordered again later, by the passes.
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return
-		}
-		for _, o := range orders {
+		for _, o := range again {
 			o.err, o.mayBeDone = nil, o.mayBeDone || actuator.ClassOf(o.err) == actuator.Unreachable
 		}
+		orders = again
+	}
+}
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
 	}
 }
 

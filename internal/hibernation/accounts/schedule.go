@@ -27,8 +27,12 @@ const (
 	SettledLookAge = sharedLookAge + time.Minute
 	// maxLook is how many clusters one look is for; those that are waited for come first.
 	maxLook = 2_000
-	// maxOrders is how many clusters are ordered about together.
-	maxOrders = 1_000
+	// maxOrders is how many clusters are ordered about together, and maxOrderMachines how many machines they have unless one cluster
+	// has more.
+	maxOrders, maxOrderMachines = 1_000, 3_600
+	// machinesPerOrderCall and orderCallInterval are for StartInstances, which EC2 limits most, and which stops try before they leave: it
+	// takes five calls at once and two in a second.
+	machinesPerOrderCall, orderCallInterval = 900, 500 * time.Millisecond
 	// lookTimeout and orderTimeout bound all calls of a look, and of an order.
 	lookTimeout, orderTimeout = time.Minute, 2 * time.Minute
 	// minThrottlePause and maxThrottlePause bound the pause after a throttled call.

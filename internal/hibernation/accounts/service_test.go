@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -31,9 +32,10 @@ type batchCloud struct {
 	// machines are when each began to stop or start, by id; those of a cluster begin with its infraID and a dash.
 	machines map[string]powerChange
 	lag      time.Duration
-	// looks, orders and questions are calls; ordered is how many machines each order named.
+	// looks, orders and questions are calls; ordered is how many machines each order named, and asked when rights were asked for of how many.
 	looks, questions int
 	ordered          []int
+	asked            []rightsQuestion
 	// hangs is an account whose calls only end with their context, and throttles one that throttles so many calls.
 	hangs     string
 	throttles int
@@ -52,6 +54,11 @@ type batchCloud struct {
 type powerChange struct {
 	verb Verb
 	at   time.Time
+}
+
+type rightsQuestion struct {
+	at       time.Time
+	machines int
 }
 
 func (c *batchCloud) Platform() string { return "test" }
@@ -128,6 +135,7 @@ func (c *batchCloud) ObserveAll(ctx context.Context, t actuator.Target, infraIDs
 func (c *batchCloud) RequireStopRights(ctx context.Context, t actuator.Target, ids []string) error {
 	c.mu.Lock()
 	c.questions++
+	c.asked = append(c.asked, rightsQuestion{time.Now(), len(ids)})
 	c.mu.Unlock()
 	for _, id := range ids {
 		if c.denied[id[:strings.LastIndex(id, "-")]] {
@@ -439,6 +447,54 @@ func TestAStopThatIsSentAgainIsConfirmedAgain(t *testing.T) {
 		elapse(firstStopPause + callLatency)
 		if want := []int{4, 2}; !slices.Equal(f.cloud.ordered, want) || f.cloud.wrongStops > 0 {
 			t.Errorf("expected orders of %v machines, found %v; %d of clusters that should run", want, f.cloud.ordered, f.cloud.wrongStops)
+		}
+	})
+}
+
+// TestOrdersFitWhatTheCloudTakes stops 12,000 machines of one account: each 900 are a dry run of StartInstances, of which EC2 takes five at once
+// and two in a second.
+func TestOrdersFitWhatTheCloudTakes(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names, ordered := f.fill(1000), 0
+		for _, name := range names {
+			var ids []string
+			for i := range 12 {
+				ids = append(ids, fmt.Sprintf("%s-%d", name, i))
+			}
+			f.service.Order(named(name), StopVerb, ids, 0)
+		}
+		elapse(time.Minute)
+		tokens, last := 5.0, f.cloud.asked[0].at
+		for _, q := range f.cloud.asked {
+			tokens = min(tokens+2*q.at.Sub(last).Seconds(), 5) - math.Ceil(float64(q.machines)/900)
+			if last = q.at; tokens < 0 {
+				t.Errorf("%d machines were asked for when the account had not as many calls left", q.machines)
+			}
+		}
+		for _, machines := range f.cloud.ordered {
+			ordered += machines
+		}
+		if ordered != 12_000 {
+			t.Errorf("expected 12,000 machines to be ordered to stop within a minute, found orders of %v", f.cloud.ordered)
+		}
+	})
+}
+
+// TestAnAnswerDoesNotWaitForOthers has one cluster that may not be stopped, while the cloud throttles the stops of the rest.
+func TestAnAnswerDoesNotWaitForOthers(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names := f.fill(3)
+		f.cloud.mu.Lock()
+		f.cloud.denied[names[1]], f.cloud.refusesOrders = true, 5
+		f.cloud.mu.Unlock()
+		f.stop(names...)
+		elapse(stopPatience / 3)
+		if seen, _ := f.look(names[1], "a"); seen.Refused == nil || actuator.ClassOf(seen.Refused.Err) != actuator.PermissionDenied {
+			t.Errorf("expected the refusal, found %+v", seen.Refused)
+		}
+		elapse(2 * stopPatience)
+		if len(f.cloud.machines) != 4 {
+			t.Errorf("expected the others to be stopped in the end, found %v", f.cloud.machines)
 		}
 	})
 }
