@@ -185,21 +185,46 @@ func TestStatusUnderAnotherProjectsSchema(t *testing.T) {
 
 	// What is found out again once it is lost is no reason to write the annotation, but must not stay there either.
 	lazy, record := pass(), &hivev1.HibernationRecord{SleepStartedAt: sleepStartedAt, RequestedBy: "carol"}
-	lazy.RemembersAlways, lazy.Recoverable = true, []string{"hibernation.asleepAt"}
+	lazy.RemembersAlways, lazy.Recoverable = true, []string{"hibernation.asleepAt", "hibernation.resumeStartedAt"}
+	isHurried := false
 	lazy.Report = func(cd *hivev1.ClusterDeployment, _, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
 		cd.Status.Hibernation = record.DeepCopy()
-		return reconcile.FollowUp{}
+		return reconcile.FollowUp{RemembersLater: isHurried}
 	}
+	nine := new(metav1.Unix(9, 0))
 	for _, row := range []struct {
-		by       string
-		asleepAt *metav1.Time
-		writes   int64
-	}{{"carol", nil, 2}, {"carol", new(metav1.Unix(9, 0)), 1}, {"dave", new(metav1.Unix(9, 0)), 2}, {"dave", nil, 2}, {"dave", nil, 0}} {
-		record.RequestedBy, record.AsleepAt = row.by, row.asleepAt
+		by                                   string
+		asleepAt, resumeStartedAt, resumedAt *metav1.Time
+		isHurried                            bool
+		writes                               int64
+	}{
+		{by: "carol", writes: 2},
+		{by: "carol", asleepAt: nine, writes: 1},
+		{by: "carol", asleepAt: nine, resumeStartedAt: nine, writes: 1},
+		{by: "carol", asleepAt: nine, resumeStartedAt: nine, resumedAt: nine, isHurried: true, writes: 1},
+		{by: "carol", asleepAt: nine, resumeStartedAt: nine, resumedAt: nine, writes: 1}, // The annotation alone.
+		{by: "dave", asleepAt: nine, resumeStartedAt: nine, resumedAt: nine, writes: 2},
+		{by: "dave", resumeStartedAt: nine, resumedAt: nine, writes: 2},
+		{by: "dave", resumeStartedAt: nine, resumedAt: nine},
+	} {
+		record.RequestedBy, record.AsleepAt, record.ResumeStartedAt, record.ResumedAt, isHurried = row.by, row.asleepAt, row.resumeStartedAt, row.resumedAt, row.isHurried
 		writes.Store(0)
 		reconcileOnce(lazy)
 		if n := writes.Load(); n != row.writes {
-			t.Errorf("%s, asleep at %v: expected %d writes, found %d", row.by, row.asleepAt, row.writes, n)
+			t.Errorf("%+v: expected %d writes, found %d", row, row.writes, n)
 		}
 	}
+
+	// Where the schema does not keep it, nothing waits.
+	env.InstallCRDs(t, filepath.Join("..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
+	isHurried = true
+	testenv.Eventually(t, "the annotation has what the schema drops by now", func() error {
+		record.RequestedBy += "."
+		reconcileOnce(lazy)
+		err := env.Client.Get(t.Context(), request.NamespacedName, u)
+		if text := u.GetAnnotations()[statusannotation.KeyOf("tester")]; err == nil && !strings.Contains(text, record.RequestedBy) {
+			return fmt.Errorf("found %s", text)
+		}
+		return err
+	})
 }

@@ -69,6 +69,9 @@ type FollowUp struct {
 	// IsTransient says that the report is of something that goes on. It is saved only if something still goes on after
 	// statusDebounce, and then once in each; what is over sooner is never written. A report with events is saved at once.
 	IsTransient bool
+	// RemembersLater says that a later pass, which comes by itself, may write the annotation of what is remembered, as long as the status
+	// keeps it: the write is out of the way while something is in a hurry.
+	RemembersLater bool
 }
 
 // Pass is one feature's reconciler of one kind. It implements the Reconciler of controller-runtime.
@@ -224,7 +227,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 			return ctrl.Result{RequeueAfter: minNonZero(wait, out.RequeueAfter)}, nil
 		}
 	}
-	written, err := p.writeStatus(ctx, obj.before, obj.after)
+	written, err := p.writeStatus(ctx, obj.before, obj.after, out.RemembersLater)
 	switch {
 	case k8serrors.IsConflict(err):
 		return p.loseRace(req, obj.before, err)

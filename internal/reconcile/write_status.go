@@ -35,7 +35,7 @@ type statusWrite struct {
 
 // writeStatus writes what differs from the stored object, looks whether the answer has it, and remembers what it has not. The
 // resource version of after becomes that of the last write.
-func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T) (statusWrite, error) {
+func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T, remembersLater bool) (statusWrite, error) {
 	var done statusWrite
 	for {
 		p.reportLostFields(after)
@@ -51,7 +51,7 @@ func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T) (statu
 		done.firstLost = append(done.firstLost, write.firstLost...)
 		stored, _ = after.DeepCopyObject().(T)
 	}
-	annotated, kept, err := p.rememberStatus(ctx, after)
+	annotated, kept, err := p.rememberStatus(ctx, after, remembersLater)
 	done.changed = done.changed || annotated
 	// Conditions are reports, and no decision waits for them.
 	kept = append(kept, conditionsField)
@@ -61,6 +61,9 @@ func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T) (statu
 
 // patchStatus writes only if nobody else wrote since the object was read, or, where controllers share the status, what they share.
 func (p *Pass[T, S, P]) patchStatus(ctx context.Context, stored, after T) (statusWrite, error) {
+	if statusannotation.HasSameStatus(stored, after) {
+		return statusWrite{}, nil // Most passes wait for something and have no news.
+	}
 	old, err := statusannotation.FieldsOf(stored)
 	if err != nil {
 		return statusWrite{}, err
@@ -171,14 +174,14 @@ func (p *Pass[T, S, P]) sizeToRemember(obj T, lost []string) int {
 }
 
 // rememberStatus writes into the controller's annotation what later passes decide by, if the schema does not keep it, and returns
-// the fields that the annotation has.
-func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T) (changed bool, kept []string, err error) {
+// the fields that the annotation has. What may be later waits for another pass as long as the status keeps it.
+func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T, mayBeLater bool) (changed bool, kept []string, err error) {
 	if p.Remember == nil {
 		return false, nil, nil
 	}
 	key := statusannotation.KeyOf(p.Owner)
 	is := obj.GetAnnotations()[key]
-	var had map[string]json.RawMessage
+	var had map[string]any
 	_ = json.Unmarshal([]byte(is), &had) // An annotation that cannot be read is replaced.
 	remembered := p.Remember(obj)
 	for field := range remembered {
@@ -200,7 +203,7 @@ func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T) (changed bool
 	for field := range remembered {
 		kept = append(kept, field)
 	}
-	if wanted == is || p.schema.keepsAll(p.Recoverable) && lacksOnly(is, wanted, p.Recoverable) {
+	if wanted == is || p.schema.keepsAll(p.Recoverable) && (mayBeLater || lacksOnly(had, wanted, p.Recoverable)) {
 		return false, kept, nil
 	}
 	var annotation any // Null removes it.
@@ -219,10 +222,10 @@ func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T) (changed bool
 	return true, kept, nil
 }
 
-// lacksOnly reports whether a JSON object is what is wanted without these paths.
-func lacksOnly(is, wanted string, paths []string) bool {
-	var fields, wantedFields map[string]any
-	if len(paths) == 0 || json.Unmarshal([]byte(is), &fields) != nil || json.Unmarshal([]byte(wanted), &wantedFields) != nil {
+// lacksOnly reports whether the fields of a JSON object are what is wanted without these paths.
+func lacksOnly(fields map[string]any, wanted string, paths []string) bool {
+	var wantedFields map[string]any
+	if len(fields) == 0 || len(paths) == 0 || json.Unmarshal([]byte(wanted), &wantedFields) != nil {
 		return false
 	}
 	for _, path := range paths {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -54,19 +55,44 @@ func RestoreStatus(obj metav1.Object, except ...string) {
 	}
 }
 
-// FieldsOf returns the status of an object as JSON has it.
+// FieldsOf returns the status of an object as JSON has it. The rest of the object, which is several times as large, is not encoded.
 func FieldsOf(obj metav1.Object) (map[string]any, error) {
-	data, err := json.Marshal(obj)
+	part, isTyped := statusOf(obj)
+	if !isTyped {
+		part = obj
+	}
+	data, err := json.Marshal(part)
 	if err != nil {
 		return nil, fmt.Errorf("encode the status: %w", err)
 	}
-	var fields struct {
-		Status map[string]any `json:"status"`
-	}
+	var fields map[string]any
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return nil, fmt.Errorf("decode the status: %w", err)
 	}
-	return fields.Status, nil
+	if !isTyped {
+		fields, _ = fields["status"].(map[string]any)
+	}
+	return fields, nil
+}
+
+// HasSameStatus reports whether two objects of one type are known to have the same status, without encoding them.
+func HasSameStatus(a, b metav1.Object) bool {
+	one, isTyped := statusOf(a)
+	other, _ := statusOf(b)
+	return isTyped && reflect.DeepEqual(one, other)
+}
+
+// statusOf returns the field of the status; false for types that have none, such as unstructured objects.
+func statusOf(obj metav1.Object) (any, bool) {
+	value := reflect.Indirect(reflect.ValueOf(obj))
+	if value.Kind() != reflect.Struct {
+		return nil, false
+	}
+	field := value.FieldByName("Status")
+	if !field.IsValid() {
+		return nil, false
+	}
+	return field.Addr().Interface(), true
 }
 
 // selectMissing returns what of the remembered fields the status lacks.

@@ -105,8 +105,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Act:        c.act,
 			Report:     c.report,
 			Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
-			// Upstream's schema drops the record, and may replace this repository's while clusters hibernate.
-			Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt"},
+			// Upstream's schema drops the record, and may replace this repository's while clusters hibernate. A resume that is forgotten
+			// is begun once more.
+			Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt"},
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +50,8 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	}
 	c.accounts.ExpectPass(seen.name, plan.RequeueAfter)
 	return reconcile.FollowUp{
-		Rule: plan.Rule, RequeueAfter: max(plan.RequeueAfter, seen.ownerInterval), Events: events,
+		RemembersLater: isJustResumed(plan.Record, seen.Now),
+		Rule:           plan.Rule, RequeueAfter: max(plan.RequeueAfter, seen.ownerInterval), Events: events,
 		AfterSave: func() {
 			c.Metrics.countTransitions(events, decided)
 			c.Metrics.observeDurations(transitions)
@@ -58,6 +60,14 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 			}
 		},
 	}
+}
+
+// rememberDelay is for how long the status alone knows the end of a resume: while a fleet resumes, a write less for each cluster counts.
+// The looks of the aftercare come after that.
+const rememberDelay = time.Minute
+
+func isJustResumed(r *hivev1.HibernationRecord, now time.Time) bool {
+	return r != nil && r.ResumedAt != nil && now.Sub(r.ResumedAt.Time) < rememberDelay
 }
 
 // addTrouble adds a condition that most clusters never have. Once one had it, it stays, so that its end can be waited for.
