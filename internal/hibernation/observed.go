@@ -128,6 +128,11 @@ func NeedsCluster(o Observed) bool {
 	}
 }
 
+// WillNeedCluster reports whether the cluster has to be dialled soon: it resumes, and none of its machines runs yet.
+func WillNeedCluster(o Observed) bool {
+	return NeedsCloud(o) && o.ObservationError == nil && !o.shouldHibernate() && o.isResuming() && !o.anyMachineIs(actuator.Running)
+}
+
 // IsPowerSettled reports whether all machines are as the cluster should be.
 func IsPowerSettled(o Observed) bool {
 	if o.shouldHibernate() {

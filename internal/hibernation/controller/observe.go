@@ -76,11 +76,15 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	}
 	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
 	seen.firstLook = c.firstLooks.ofResume(cd.UID, seen.Observed)
-	if !hibernation.NeedsCluster(seen.Observed) {
+	switch {
+	case hibernation.NeedsCluster(seen.Observed):
+		return seen, c.observeCluster(cd, seen)
+	case hibernation.WillNeedCluster(seen.Observed):
+		c.pool.Prepare(questionOf(cd, seen))
+	default:
 		c.pool.Rest(seen.name)
-		return seen, nil
 	}
-	return seen, c.observeCluster(cd, seen)
+	return seen, nil
 }
 
 // findTarget finds out where the cluster's machines are and with which credentials; false if that is an error to report.
@@ -145,12 +149,17 @@ func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look accou
 	}
 }
 
-// observeCluster reads what is known of the cluster itself. What is not is looked at, and the pass waits for that.
-func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
-	q := targetcluster.Question{Cluster: seen.name, Secret: kubeconfigSecretName(cd)}
+func questionOf(cd *hivev1.ClusterDeployment, seen *clusterObservation) targetcluster.Question {
+	q := targetcluster.Question{Cluster: seen.name, Secret: kubeconfigSecretName(cd), Depth: targetcluster.ReadAPI}
 	if seen.Record != nil && seen.Record.ResumeStartedAt != nil {
 		q.WakeUp = seen.Record.ResumeStartedAt.Time
 	}
+	return q
+}
+
+// observeCluster reads what is known of the cluster itself. What is not is looked at, and the pass waits for that.
+func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
+	q := questionOf(cd, seen)
 	switch {
 	case hibernation.NeedsCertificateRequests(seen.Observed):
 		q.Depth = targetcluster.ReadRequests

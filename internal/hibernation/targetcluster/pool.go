@@ -26,6 +26,11 @@ const (
 	kubeconfigAge = time.Minute
 	// patientAfter is how long a look takes that shows that its cluster is slow.
 	patientAfter = 2 * time.Second
+	// prepareDelay keeps kubeconfigs from being read while a fleet is still told to start: no machine runs as soon as that.
+	prepareDelay = 5 * time.Second
+	// calmInterval is that of clusters that are only looked after. While passes wait for others, such a look comes late, by as much as its
+	// own interval or maxDelay, and it is asked for again after delayStep.
+	calmInterval, maxDelay, delayStep = 5 * time.Second, 15 * time.Second, time.Second
 )
 
 // Pool looks at clusters beside the passes, which read what is known and never wait for a cluster. It keeps a connection for as long
@@ -42,7 +47,9 @@ type Pool struct {
 	prompt, patient workqueue.TypedDelayingInterface[types.NamespacedName]
 	mu              sync.Mutex
 	clusters        map[types.NamespacedName]*pooledCluster
-	counts          PoolCounts
+	// hurried are clusters for which a pass waits, but for those that were slow before.
+	hurried map[types.NamespacedName]bool
+	counts  PoolCounts
 }
 
 // PoolCounts are looks, by whether the cluster has answered.
@@ -53,7 +60,7 @@ type PoolCounts struct {
 // NewPool returns a pool that dials nobody before it is started.
 func NewPool(d Dialer, c clock.PassiveClock) *Pool {
 	return &Pool{
-		Dialer: d, Clock: c, clusters: map[types.NamespacedName]*pooledCluster{},
+		Dialer: d, Clock: c, clusters: map[types.NamespacedName]*pooledCluster{}, hurried: map[types.NamespacedName]bool{},
 		prompt: workqueue.NewTypedDelayingQueue[types.NamespacedName](), patient: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 	}
 }
@@ -67,9 +74,10 @@ func (e *KubeconfigError) Error() string { return e.Message }
 // Depth is how much of a cluster is read.
 type Depth int
 
-// The depths; each has what the ones before have.
+// The depths; each has what the ones before have. The first only prepares the connection and dials nobody.
 const (
-	ReadAPI Depth = iota
+	readNothing Depth = iota
+	ReadAPI
 	ReadNodes
 	ReadRequests
 )
@@ -152,20 +160,43 @@ func (c *connection) end() {
 func (p *Pool) Ask(q Question) (Look, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	c := p.register(q)
+	if c.look != nil && c.look.answers(q) {
+		seen := *c.look
+		seen.Approvals, c.made, c.look = c.made, nil, nil
+		return seen, true
+	}
+	p.hurry(c)
+	return Look{}, false
+}
+
+func (p *Pool) register(q Question) *pooledCluster {
 	c := p.clusters[q.Cluster]
 	if c == nil {
 		c = &pooledCluster{}
 		p.clusters[q.Cluster] = c
 	}
 	c.Question = q
-	if c.look != nil && c.look.answers(q) {
-		seen := *c.look
-		seen.Approvals, c.made, c.look = c.made, nil, nil
-		return seen, true
+	return c
+}
+
+// hurry has a cluster looked at now, because a pass waits for it.
+func (p *Pool) hurry(c *pooledCluster) {
+	if c.isAwaited = true; !c.isSlow {
+		p.hurried[c.Cluster] = true
 	}
-	c.isAwaited = true
 	p.want(c, p.Clock.Now())
-	return Look{}, false
+}
+
+// Prepare has the kubeconfig of a cluster read that is going to be asked about, so that this takes no time then.
+func (p *Pool) Prepare(q Question) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[q.Cluster]; c != nil && c.Secret == q.Secret && c.WakeUp.Equal(q.WakeUp) {
+		return // It is prepared, or is about to be.
+	}
+	q.Depth = readNothing
+	p.want(p.register(q), p.Clock.Now().Add(prepareDelay))
 }
 
 func (l *Look) answers(q Question) bool {
@@ -195,8 +226,8 @@ func (p *Pool) Approve(cluster types.NamespacedName, requests []certificatesv1.C
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c := p.clusters[cluster]; c != nil {
-		c.approvals, c.isAwaited = append(c.approvals, requests...), true
-		p.want(c, p.Clock.Now())
+		c.approvals = append(c.approvals, requests...)
+		p.hurry(c)
 	}
 }
 
@@ -207,6 +238,7 @@ func (p *Pool) Rest(cluster types.NamespacedName) {
 	if c := p.clusters[cluster]; c != nil {
 		c.end()
 		delete(p.clusters, cluster)
+		delete(p.hurried, cluster)
 	}
 }
 
@@ -278,13 +310,23 @@ func (p *Pool) take(name types.NamespacedName) *lookJob {
 	if c == nil || c.due.IsZero() || c.isLooking {
 		return nil
 	}
-	if c.due.After(p.Clock.Now()) {
+	now := p.Clock.Now()
+	if c.due.After(now) {
 		p.want(c, c.due)
+		return nil
+	}
+	if p.givesWay(c, now) {
+		p.prompt.AddAfter(name, delayStep)
 		return nil
 	}
 	job := &lookJob{connection: c.connection, cluster: c, question: c.Question, approvals: c.approvals}
 	c.due, c.isLooking, c.approvals, c.connection = time.Time{}, true, nil, connection{}
 	return job
+}
+
+// givesWay reports whether a look that is due comes later, because nobody waits for it and passes wait for others.
+func (p *Pool) givesWay(c *pooledCluster, now time.Time) bool {
+	return len(p.hurried) > 0 && !c.isAwaited && !c.isSlow && c.interval >= calmInterval && now.Sub(c.due) < min(c.interval, maxDelay)
 }
 
 // lookAt reads what was asked. Only one look at a cluster is made at any time.
@@ -301,7 +343,7 @@ func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 		}
 		job.made = append(job.made, Approval{Request: r, IsMade: err == nil, Err: ignoreDecided(err)})
 	}
-	if look.Err == nil {
+	if look.Err == nil && look.Depth > readNothing {
 		look.Err = client.read(ctx, look)
 	}
 	look.Took = p.Clock.Since(look.At)
@@ -353,15 +395,20 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	if look.Err != nil || isForgotten {
 		job.end() // After a hibernation nothing of an old connection can be trusted.
 	}
-	if look.Err == nil {
+	switch {
+	case look.Depth == readNothing: // The cluster itself was not asked.
+	case look.Err == nil:
 		p.counts.Answers++
-	} else {
+	default:
 		p.counts.Silences++
 	}
 	if isForgotten {
 		return
 	}
 	c.connection = job.connection
+	if look.Depth == readNothing && c.Depth == readNothing {
+		return // What is wrong with a kubeconfig is told to the pass that asks.
+	}
 	silence := ""
 	if look.Err != nil {
 		silence = DescribeError(look.Err)
@@ -380,6 +427,9 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	default:
 		c.look, c.isAwaited = look, false
 		p.Enqueue(c.Cluster)
+	}
+	if !c.isAwaited || c.isSlow {
+		delete(p.hurried, c.Cluster)
 	}
 	if !c.due.IsZero() {
 		p.want(c, c.due) // It may have been taken from a queue while it was looked at.

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -261,4 +262,87 @@ func TestTheVersionIsReadWhereThereIsOne(t *testing.T) {
 	if _, isMissing := errors.AsType[*KubeconfigError](seen.Err); !isMissing || !IsLasting(seen.Err) || p.IsPlain(q.Cluster) {
 		t.Errorf("without a Secret: %v", seen.Err)
 	}
+}
+
+// TestAKubeconfigIsReadBeforeItIsNeeded counts what a resume takes after its first machine runs.
+func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
+	p := NewPool(Dialer{AllowInsecure: true}, now)
+	s := startPoolServer(t)
+	reads := 0
+	p.ReadKubeconfig = func(context.Context, string, string) ([]byte, error) {
+		reads++
+		return kubeconfig(t, s.URL, nil), nil
+	}
+	passes := 0
+	p.Enqueue = func(types.NamespacedName) { passes++ }
+	q := question("one", ReadRequests)
+	q.WakeUp = now.Now()
+	p.Prepare(q)
+	expectNoJob(t, p, q.Cluster, "a fleet is told to start first")
+	now.SetTime(now.Now().Add(prepareDelay))
+	p.Prepare(q)
+	p.lookOnce(t, q.Cluster)
+	if reads != 1 || passes != 0 || s.connections.Load() != 0 || p.Counts() != (PoolCounts{}) {
+		t.Errorf("expected one read, and nobody to be dialled or told, found %d, %d, %d and %+v", reads, s.connections.Load(), passes, p.Counts())
+	}
+	now.SetTime(now.Now().Add(kubeconfigAge / 2))
+	p.Ask(q)
+	p.lookOnce(t, q.Cluster)
+	if seen, isKnown := p.Ask(q); !isKnown || seen.Err != nil || reads != 1 || s.connections.Load() != 1 {
+		t.Errorf("expected an answer by one connection and no other read, found %+v, %d and %d", seen, s.connections.Load(), reads)
+	}
+	// Another wake-up has nothing of the last one.
+	q.WakeUp = now.Now()
+	p.Prepare(q)
+	now.SetTime(now.Now().Add(prepareDelay))
+	p.lookOnce(t, q.Cluster)
+	if reads != 2 {
+		t.Errorf("expected the kubeconfig to be read for each wake-up, found %d reads", reads)
+	}
+}
+
+// TestLooksThatNobodyWaitsForGiveWay has one cluster that is looked after and one whose pass waits.
+func TestLooksThatNobodyWaitsForGiveWay(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
+	p := NewPool(Dialer{AllowInsecure: true}, now)
+	s := startPoolServer(t)
+	p.ReadKubeconfig = func(context.Context, string, string) ([]byte, error) { return kubeconfig(t, s.URL, nil), nil }
+	p.Enqueue = func(types.NamespacedName) {}
+	calm, waking, awaited := question("calm", ReadAPI), question("waking", ReadAPI), question("awaited", ReadAPI)
+	for _, q := range []Question{calm, waking} {
+		p.Ask(q)
+		p.lookOnce(t, q.Cluster)
+		p.Ask(q)
+	}
+	p.Watch(calm.Cluster, calmInterval)
+	p.Watch(waking.Cluster, calmInterval/10)
+	p.Ask(awaited)
+	now.SetTime(now.Now().Add(calmInterval))
+	expectNoJob(t, p, calm.Cluster, "another one is waited for")
+	p.lookOnce(t, waking.Cluster)
+	now.SetTime(now.Now().Add(calmInterval))
+	p.lookOnce(t, calm.Cluster) // It has waited for long enough.
+	p.Ask(calm)
+	p.Watch(calm.Cluster, calmInterval)
+	p.lookOnce(t, awaited.Cluster)
+	now.SetTime(now.Now().Add(calmInterval))
+	p.lookOnce(t, calm.Cluster)
+}
+
+func expectNoJob(t *testing.T, p *Pool, cluster types.NamespacedName, because string) {
+	t.Helper()
+	if p.take(cluster) != nil {
+		t.Errorf("expected no look at %s, because %s", cluster.Name, because)
+	}
+}
+
+// lookOnce does what is due at a cluster of a pool that was not started.
+func (p *Pool) lookOnce(t *testing.T, cluster types.NamespacedName) {
+	t.Helper()
+	job := p.take(cluster)
+	if job == nil {
+		t.Fatalf("expected %s to be due", cluster.Name)
+	}
+	p.publish(t.Context(), job, p.lookAt(t.Context(), job))
 }
