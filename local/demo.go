@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -111,7 +112,7 @@ func fleetBenchCommand() *cobra.Command {
 		Long: `Measure how many clusters hibernate and resume at once: machines take 20 s, calls take as long as EC2's and are limited
 as there, and one server answers for the API servers of all clusters.
 
-Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged here.`,
+Exit codes: 0 if everything was measured, 1 otherwise; the figures until then are kept in any case. They are not judged here.`,
 		Example: `  local bench-fleet --dir .cache/bench/stage --clusters 100,1000 --accounts 1,10 --out .cache/bench/fleet.json
 
   # Ten thousand clusters, with what the manager costs while they hibernate
@@ -124,16 +125,14 @@ Exit codes: 0 if everything was measured, 1 otherwise. Figures are not judged he
 			}
 		}
 		measured, err := hibernation.RunFleet(cmd.Context(), c, sizes, options)
-		if err != nil {
-			return err
-		}
-		return saveFigures(cmd, measured, out)
+		return errors.Join(err, saveFigures(cmd, measured, out))
 	})
 	f := cmd.Flags()
 	f.IntSliceVar(&clusters, "clusters", []int{100, 1000}, "how many clusters; each number is measured")
 	f.IntSliceVar(&accounts, "accounts", []int{1, 10}, "in how many accounts; each number is measured")
 	f.DurationVar(&options.Limit, "limit", 20*time.Minute, "how long all clusters may take to reach a power state")
 	f.DurationVar(&options.Idle, "idle", 0, "how long all clusters hibernate before they resume; the manager's CPU time in the second half is measured")
+	f.IntVar(&options.TargetAddresses, "target-addresses", 1, "at how many addresses, each with a certificate of its own, the clusters' API servers are")
 	f.StringVar(&options.Pprof, "pprof-address", "0", "host:port of the manager's profiles; 0 serves none")
 	f.StringVar(&out, "out", "fleet.json", "file for the medians, a flat JSON object")
 	f.StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")

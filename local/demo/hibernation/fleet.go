@@ -38,6 +38,8 @@ const (
 	changeLatency   = "400ms"
 	// upstreamSeconds is what upstream takes for 1,000 clusters to hibernate, as measured for this project's reference.
 	upstreamSeconds = 401
+	// progressInterval is how often it is told how far a fleet is.
+	progressInterval = time.Minute
 )
 
 func coreKind(resource string) schema.GroupVersionResource {
@@ -52,6 +54,8 @@ type FleetOptions struct {
 	Idle time.Duration
 	// Pprof is where the manager serves profiles; 0 is nowhere.
 	Pprof string
+	// TargetAddresses is at how many addresses, each with a certificate of its own, the API servers of the clusters are.
+	TargetAddresses int
 }
 
 // FleetSize is how many clusters are measured, in how many accounts.
@@ -81,7 +85,7 @@ type fleet struct {
 	options  FleetOptions
 }
 
-// RunFleet measures fleets, one after the other.
+// RunFleet measures fleets, one after the other. With an error it returns what was measured until then.
 func RunFleet(ctx context.Context, c Config, sizes []FleetSize, options FleetOptions) (figures.Figures, error) {
 	f := figures.Figures{}
 	f.AddValue("machine_latency_seconds", bareLatency.Seconds())
@@ -89,7 +93,7 @@ func RunFleet(ctx context.Context, c Config, sizes []FleetSize, options FleetOpt
 	for _, size := range sizes {
 		d, err := newClusterDemo(ctx, c)
 		if err != nil {
-			return nil, err
+			return f, err
 		}
 		stage, end := context.WithCancel(ctx)
 		one := &fleet{clusterDemo: d, size: size, figures: f, programs: map[string]*runner.Program{}, options: options}
@@ -99,7 +103,7 @@ func RunFleet(ctx context.Context, c Config, sizes []FleetSize, options FleetOpt
 			err = fmt.Errorf("%w; logs are in %s", err, d.config.Dir)
 		}
 		if err = errors.Join(err, d.CleanUp()); err != nil {
-			return nil, err
+			return f, err
 		}
 	}
 	return f, verifyNoProcesses()
@@ -123,7 +127,7 @@ func (f *fleet) build(ctx context.Context) {
 	cfg.QPS = -1
 	f.hub, err = dynamic.NewForConfig(cfg)
 	runner.ExpectNoError(err)
-	f.target, err = startTargetDouble(ctx, f.config.FilePath("target"), fleetMachines)
+	f.target, err = startTargetDouble(ctx, f.config.FilePath("target"), fleetMachines, max(f.options.TargetAddresses, 1))
 	runner.ExpectNoError(err)
 	example, err := f.clusterConfig("example").BuildClusterDeployment()
 	runner.ExpectNoError(err)
@@ -147,7 +151,7 @@ func (f *fleet) build(ctx context.Context) {
 		"--metrics-address", f.metrics, "--metrics-insecure", "--probe-address", f.probes, "--pprof-address", f.options.Pprof)
 	f.AwaitReady(manager, f.probes)
 	f.programs["manager"] = manager
-	f.awaitAll("Running", f.clusters(), nil)
+	f.failIfMissing("Running", f.awaitAll("Running", f.clusters(), nil))
 	f.PrintObserved("all of them are Running")
 }
 
@@ -198,7 +202,7 @@ func (f *fleet) createCluster(ctx context.Context, n int) error {
 		{coreKind("secrets"), c.BuildSecret(name+"-aws-creds", map[string]any{
 			"aws_access_key_id": accessKey, "aws_secret_access_key": "simulated", "endpoint_url": f.clouds[f.account(n)],
 		})},
-		{coreKind("secrets"), c.BuildSecret(name+"-admin-kubeconfig", map[string]any{"kubeconfig": string(f.target.kubeconfig)})},
+		{coreKind("secrets"), c.BuildSecret(name+"-admin-kubeconfig", map[string]any{"kubeconfig": f.target.kubeconfigOf(n)})},
 		{deployment.GroupVersionKind().GroupVersion().WithResource("clusterdeployments"), deployment},
 	} {
 		if _, err := f.hub.Resource(o.kind).Namespace(o.object.GetNamespace()).Create(ctx, o.object, metav1.CreateOptions{}); err != nil {
@@ -254,17 +258,20 @@ func (f *fleet) measure() {
 	for _, way := range []struct{ state, name string }{{"Hibernating", "all_hibernating_seconds"}, {"Running", "all_running_seconds"}} {
 		began := f.count()
 		processors := f.readProcessors()
-		phases := f.change(way.state, f.clusters())
+		phases, missing := f.change(way.state, f.clusters())
 		took := phases.took()
 		spent := f.count().since(began)
-		f.figures.AddValue(f.size.figureName(way.name), took)
+		if missing == 0 {
+			f.figures.AddValue(f.size.figureName(way.name), took)
+		}
 		transitions := float64(f.size.Clusters)
 		f.addCost(spent, transitions)
 		f.printPhases(way.state, phases, f.readProcessors().since(processors))
 		f.printRequests(spent)
-		f.PrintObserved("all %s after %.1f s; a cluster: %.2f cloud calls (%.2f refused), %.2f status writes, %.2f events, %.2f reads of the hub, %.1f dials; %.1f s of the manager's CPU, %.0f MiB; load %s",
-			way.state, took, spent.calls/transitions, spent.refused/transitions, spent.statusWrites/transitions, spent.events/transitions,
-			spent.hubReads/transitions, spent.dials/transitions, spent.cpu, f.managerMemoryMiB(), readLoad())
+		f.PrintObserved("%d %s, the last after %.1f s; a cluster: %.2f cloud calls (%.2f refused), %.2f status writes, %.2f events, %.2f reads of the hub, %.2f handshakes; %.1f s of the manager's CPU, %.0f MiB; load %s",
+			f.size.Clusters-missing, way.state, took, spent.calls/transitions, spent.refused/transitions, spent.statusWrites/transitions, spent.events/transitions,
+			spent.hubReads/transitions, spent.handshakes/transitions, spent.cpu, f.managerMemoryMiB(), readLoad())
+		f.failIfMissing(way.state, missing)
 		if way.state == "Hibernating" && f.options.Idle > 0 {
 			f.measureIdle()
 		}
@@ -284,8 +291,8 @@ func (f *fleet) measureIdle() {
 	fraction := spent.cpu / time.Since(began).Seconds()
 	f.figures.AddValue(f.size.figureName("idle_cpu_fraction"), fraction)
 	f.figures.AddValue(f.size.figureName("idle_cloud_calls_per_account_and_minute"), spent.calls/minutes/float64(f.size.Accounts))
-	f.PrintObserved("all hibernate: %.2f %% of a processor for the manager, %.2f cloud calls a minute and account, %.0f dials; %.0f MiB; load %s",
-		100*fraction, spent.calls/minutes/float64(f.size.Accounts), spent.dials, f.managerMemoryMiB(), readLoad())
+	f.PrintObserved("all hibernate: %.2f %% of a processor for the manager, %.2f cloud calls a minute and account, %.0f handshakes; %.0f MiB; load %s",
+		100*fraction, spent.calls/minutes/float64(f.size.Accounts), spent.handshakes, f.managerMemoryMiB(), readLoad())
 }
 
 func (f *fleet) pause(d time.Duration) {
@@ -303,7 +310,9 @@ func (f *fleet) measureHungAccount() {
 	// The first fault that fits is the one that counts, so the latencies go first.
 	f.askAdmin(http.MethodDelete, f.clouds[0], "faults", nil)
 	f.addFault(0, map[string]any{"delay": "1h"})
-	took := f.change("Hibernating", others).took()
+	phases, missing := f.change("Hibernating", others)
+	f.failIfMissing("Hibernating", missing)
+	took := phases.took()
 	alone := f.figures[f.size.figureName("all_hibernating_seconds")][0]
 	f.figures.AddValue("others_slowdown_hung_account", took/alone-1)
 	f.PrintObserved("one account hangs: the others are Hibernating after %.1f s; load %s", took, readLoad())
@@ -313,7 +322,7 @@ func (f *fleet) addCost(c fleetCost, transitions float64) {
 	suffix := strings.TrimPrefix(f.size.figureName(""), "_")
 	for name, value := range map[string]float64{
 		"cloud_calls_per_transition": c.calls, "status_writes_per_transition": c.statusWrites, "events_per_transition": c.events,
-		"hub_reads_per_transition": c.hubReads, "dials_per_transition": c.dials,
+		"hub_reads_per_transition": c.hubReads, "handshakes_per_transition": c.handshakes,
 	} {
 		f.figures.AddValue(name+"_"+suffix, value/transitions)
 		f.figures.AddValue(name, value/transitions)
@@ -321,13 +330,19 @@ func (f *fleet) addCost(c fleetCost, transitions float64) {
 	f.figures.AddValue("manager_cpu_seconds_"+suffix, c.cpu)
 }
 
-// change asks for a power state of all clusters and returns when those that are awaited had it.
-func (f *fleet) change(state string, awaited []int) *fleetPhases {
-	phases := newFleetPhases(state)
+// change asks for a power state of all clusters and returns when those that are awaited had it, or how many had not in time.
+func (f *fleet) change(state string, awaited []int) (phases *fleetPhases, missing int) {
+	phases = newFleetPhases(state)
 	patch := fmt.Appendf(nil, `{"spec":{"powerState":%q}}`, state)
 	go f.forEachClusterQuietly(patch, phases)
-	f.awaitAll(state, awaited, phases)
-	return phases
+	return phases, f.awaitAll(state, awaited, phases)
+}
+
+func (f *fleet) failIfMissing(state string, missing int) {
+	if missing > 0 {
+		f.figures.AddValue(f.size.figureName("not_"+strings.ToLower(state)), float64(missing))
+		runner.FailStep("expected all clusters to be %s within %s, %d are not", state, f.options.Limit, missing)
+	}
 }
 
 func (f *fleet) forEachClusterQuietly(patch []byte, phases *fleetPhases) {
@@ -346,16 +361,20 @@ func (f *fleet) forEachClusterQuietly(patch []byte, phases *fleetPhases) {
 	}
 }
 
-// awaitAll returns when a watch has shown every awaited cluster in a power state.
-func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) {
+// awaitAll returns when a watch has shown every awaited cluster in a power state, or how many were not in time.
+func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) int {
 	ctx, cancel := context.WithTimeout(f.Context, f.options.Limit)
 	defer cancel()
 	missing := map[string]bool{}
 	for _, n := range awaited {
 		missing[fleetName(n)] = true
 	}
-	for len(missing) > 0 {
+	began, lastNote := time.Now(), time.Now()
+	for len(missing) > 0 && ctx.Err() == nil {
 		w, err := f.hub.Resource(f.kind).Watch(ctx, metav1.ListOptions{})
+		if ctx.Err() != nil {
+			break
+		}
 		runner.ExpectNoError(err)
 		for event := range w.ResultChan() {
 			if u, ok := event.Object.(*unstructured.Unstructured); ok {
@@ -368,23 +387,25 @@ func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) {
 			if len(missing) == 0 {
 				w.Stop()
 			}
-		}
-		if len(missing) > 0 && ctx.Err() != nil {
-			runner.FailStep("expected all clusters to be %s within %s, %d are not", state, f.options.Limit, len(missing))
+			if time.Since(lastNote) > progressInterval {
+				lastNote = time.Now()
+				f.PrintObserved("%d of %d are %s after %.0f s; load %s", len(awaited)-len(missing), len(awaited), state, time.Since(began).Seconds(), readLoad())
+			}
 		}
 	}
+	return len(missing)
 }
 
 // fleetCost is what was spent since the beginning.
 type fleetCost struct {
-	calls, refused, statusWrites, events, hubReads, dials, cpu float64
+	calls, refused, statusWrites, events, hubReads, handshakes, cpu float64
 	// requests are all that the hub had, from everybody, by what was asked.
 	requests map[string]float64
 }
 
 func (c fleetCost) since(b fleetCost) fleetCost {
 	spent := fleetCost{
-		c.calls - b.calls, c.refused - b.refused, c.statusWrites - b.statusWrites, c.events - b.events, c.hubReads - b.hubReads, c.dials - b.dials, c.cpu - b.cpu,
+		c.calls - b.calls, c.refused - b.refused, c.statusWrites - b.statusWrites, c.events - b.events, c.hubReads - b.hubReads, c.handshakes - b.handshakes, c.cpu - b.cpu,
 		map[string]float64{},
 	}
 	for what, count := range c.requests {
@@ -394,7 +415,7 @@ func (c fleetCost) since(b fleetCost) fleetCost {
 }
 
 func (f *fleet) count() fleetCost {
-	c := fleetCost{dials: float64(f.target.dials.Load()), cpu: f.sumMetric("process_cpu_seconds_total", func(map[string]string) bool { return true }), requests: map[string]float64{}}
+	c := fleetCost{handshakes: float64(f.target.handshakes.Load()), cpu: f.sumMetric("process_cpu_seconds_total", func(map[string]string) bool { return true }), requests: map[string]float64{}}
 	for _, cloud := range f.clouds {
 		f.cloudURL = cloud
 		c.calls += f.countCloudCalls()

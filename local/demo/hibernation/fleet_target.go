@@ -22,39 +22,22 @@ import (
 
 // targetDouble answers for the API servers of all clusters of a fleet: it is always up, and its nodes always report.
 type targetDouble struct {
-	kubeconfig []byte
-	// dials counts connections, requests what was asked.
-	dials, requests atomic.Int64
-	nodes           []byte
+	// kubeconfigs lead to it, each at an address of its own.
+	kubeconfigs []string
+	// handshakes counts whole TLS handshakes, requests what was asked.
+	handshakes, requests atomic.Int64
+	nodes                []byte
 }
 
 const fleetHeaderTimeout = 10 * time.Second
 
-// startTargetDouble serves until ctx ends, with its certificates in a folder.
-func startTargetDouble(ctx context.Context, dir string, machines int) (*targetDouble, error) {
+// startTargetDouble serves at so many addresses until ctx ends, with its certificates in a folder.
+func startTargetDouble(ctx context.Context, dir string, machines, addresses int) (*targetDouble, error) {
 	authority, err := pki.OpenAuthority(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := authority.IssueCertificate("server", pki.CertificateSubject{Name: "target", Hosts: []string{"127.0.0.1"}}); err != nil {
-		return nil, err
-	}
-	pair, err := tls.LoadX509KeyPair(authority.FilePath("server.crt"), authority.FilePath("server.key"))
-	if err != nil {
-		return nil, fmt.Errorf("load the certificate: %w", err)
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	file := authority.FilePath("admin.kubeconfig")
-	if err := authority.WriteBootstrapKubeconfig(file, "token", "https://"+l.Addr().String()); err != nil {
-		return nil, err
-	}
 	d := &targetDouble{}
-	if d.kubeconfig, err = os.ReadFile(file); err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
-	}
 	var nodes corev1.NodeList
 	for i := range machines {
 		nodes.Items = append(nodes.Items, corev1.Node{
@@ -65,17 +48,54 @@ func startTargetDouble(ctx context.Context, dir string, machines int) (*targetDo
 	if d.nodes, err = json.Marshal(nodes); err != nil {
 		return nil, fmt.Errorf("encode nodes: %w", err)
 	}
+	for i := range addresses {
+		if err := d.serveAt(ctx, authority, fmt.Sprintf("server-%d", i), machines); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// serveAt serves at one more address, with a certificate of its own.
+func (d *targetDouble) serveAt(ctx context.Context, authority *pki.CertificateAuthority, name string, machines int) error {
+	if err := authority.IssueCertificate(name, pki.CertificateSubject{Name: name, Hosts: []string{"127.0.0.1"}}); err != nil {
+		return err
+	}
+	pair, err := tls.LoadX509KeyPair(authority.FilePath(name+".crt"), authority.FilePath(name+".key"))
+	if err != nil {
+		return fmt.Errorf("load the certificate: %w", err)
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	file := authority.FilePath(name + ".kubeconfig")
+	if err := authority.WriteBootstrapKubeconfig(file, "token", "https://"+l.Addr().String()); err != nil {
+		return err
+	}
+	kubeconfig, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read kubeconfig: %w", err)
+	}
+	d.kubeconfigs = append(d.kubeconfigs, string(kubeconfig))
 	server := &http.Server{
-		Handler: d.handler(machines), ReadHeaderTimeout: fleetHeaderTimeout, TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
-		ConnState: func(_ net.Conn, s http.ConnState) {
-			if s == http.StateNew {
-				d.dials.Add(1)
-			}
+		Handler: d.handler(machines), ReadHeaderTimeout: fleetHeaderTimeout,
+		TLSConfig: &tls.Config{
+			Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, SessionTicketsDisabled: true,
+			VerifyConnection: func(tls.ConnectionState) error {
+				d.handshakes.Add(1)
+				return nil
+			},
 		},
 	}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	go func() { _ = server.ServeTLS(l, "", "") }()
-	return d, nil
+	return nil
+}
+
+// kubeconfigOf returns the kubeconfig of a cluster.
+func (d *targetDouble) kubeconfigOf(cluster int) string {
+	return d.kubeconfigs[cluster%len(d.kubeconfigs)]
 }
 
 func (d *targetDouble) handler(machines int) http.Handler {
