@@ -86,17 +86,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(specOrVersionChanged())).
 		// Secrets are read when needed and not watched: who may watch them may read all of the hub.
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsOfSameMachines), builder.WithPredicates(machinesChangeHands())).
-		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-			c.accounts.Enqueue = func(look types.NamespacedName) {
-				for _, cluster := range c.machineAccounts.takeWaiting(look) {
-					queue.Add(ctrl.Request{NamespacedName: cluster})
-				}
-			}
-			c.pool.Enqueue = func(cluster types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: cluster}) }
-			return nil
-		})).
+		WatchesRawSource(c.answers()).
 		WithOptions(workers.Options()).
-		Complete(&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
+		Complete(begunFirst{&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New:        func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
 			Forget:     c.forget,
@@ -108,11 +100,30 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			// Upstream's schema drops the record, and may replace this repository's while clusters hibernate. A resume that is forgotten
 			// is begun once more.
 			Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt"},
-		})
+		}})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+// answers has the passes of clusters run that accounts and the pool have answered about.
+func (c Controller) answers() source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		c.accounts.Enqueue = func(look types.NamespacedName) {
+			for _, cluster := range c.machineAccounts.takeWaiting(look) {
+				enqueue(queue, cluster, begunPriority)
+			}
+		}
+		c.pool.Enqueue = func(cluster types.NamespacedName, isCalm bool) {
+			if isCalm {
+				enqueue(queue, cluster, usualPriority)
+				return
+			}
+			enqueue(queue, cluster, begunPriority)
+		}
+		return nil
+	})
 }
 
 func (c Controller) forget(cluster types.NamespacedName) {

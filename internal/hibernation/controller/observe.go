@@ -179,7 +179,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	}
 	if !seen.HasNoVersion && !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
 		// What this pass has found out decides about the next one.
-		c.pool.Enqueue(seen.name)
+		c.pool.Enqueue(seen.name, false)
 		return reconcile.ErrPending
 	}
 	seen.API, seen.version = hibernation.Reachable, look.Version

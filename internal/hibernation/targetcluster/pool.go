@@ -41,8 +41,8 @@ type Pool struct {
 	Clock clock.PassiveClock
 	// ReadKubeconfig reads a Secret of a namespace; what is wrong with it is a *KubeconfigError.
 	ReadKubeconfig func(ctx context.Context, namespace, secret string) ([]byte, error)
-	// Enqueue has a cluster's pass run soon, and does not block.
-	Enqueue func(cluster types.NamespacedName)
+	// Enqueue has a cluster's pass run soon, and does not block. A calm pass is one that nobody waits for.
+	Enqueue func(cluster types.NamespacedName, isCalm bool)
 
 	prompt, patient workqueue.TypedDelayingInterface[types.NamespacedName]
 	mu              sync.Mutex
@@ -425,8 +425,8 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	case isAsBefore && !c.isAwaited && c.interval > 0:
 		p.want(c, p.Clock.Now().Add(c.interval))
 	default:
+		p.Enqueue(c.Cluster, !c.isAwaited && c.interval >= calmInterval)
 		c.look, c.isAwaited = look, false
-		p.Enqueue(c.Cluster)
 	}
 	if !c.isAwaited || c.isSlow {
 		delete(p.hurried, c.Cluster)

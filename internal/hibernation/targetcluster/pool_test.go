@@ -89,7 +89,7 @@ func startPool(t *testing.T) *testPool {
 		}
 		return kubeconfig(t, p.servers[secret].URL, nil), nil
 	}
-	p.Enqueue = func(cluster types.NamespacedName) {
+	p.Enqueue = func(cluster types.NamespacedName, _ bool) {
 		p.passes.Add(1)
 		p.enqueued <- cluster
 	}
@@ -275,7 +275,7 @@ func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 		return kubeconfig(t, s.URL, nil), nil
 	}
 	passes := 0
-	p.Enqueue = func(types.NamespacedName) { passes++ }
+	p.Enqueue = func(types.NamespacedName, bool) { passes++ }
 	q := question("one", ReadRequests)
 	q.WakeUp = now.Now()
 	p.Prepare(q)
@@ -308,7 +308,8 @@ func TestLooksThatNobodyWaitsForGiveWay(t *testing.T) {
 	p := NewPool(Dialer{AllowInsecure: true}, now)
 	s := startPoolServer(t)
 	p.ReadKubeconfig = func(context.Context, string, string) ([]byte, error) { return kubeconfig(t, s.URL, nil), nil }
-	p.Enqueue = func(types.NamespacedName) {}
+	areCalm := map[string]bool{}
+	p.Enqueue = func(cluster types.NamespacedName, isCalm bool) { areCalm[cluster.Name] = isCalm }
 	calm, waking, awaited := question("calm", ReadAPI), question("waking", ReadAPI), question("awaited", ReadAPI)
 	for _, q := range []Question{calm, waking} {
 		p.Ask(q)
@@ -328,6 +329,9 @@ func TestLooksThatNobodyWaitsForGiveWay(t *testing.T) {
 	p.lookOnce(t, awaited.Cluster)
 	now.SetTime(now.Now().Add(calmInterval))
 	p.lookOnce(t, calm.Cluster)
+	if !areCalm["calm"] || areCalm["waking"] || areCalm["awaited"] {
+		t.Errorf("expected the pass of calm alone to be one that nobody waits for, found %v", areCalm)
+	}
 }
 
 func expectNoJob(t *testing.T, p *Pool, cluster types.NamespacedName, because string) {

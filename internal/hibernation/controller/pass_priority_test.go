@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+func TestPassesThatGoOnComeFirst(t *testing.T) {
+	for name, row := range map[string]struct {
+		result ctrl.Result
+		err    error
+		want   int
+	}{
+		"what was written down is acted on at once":            {ctrl.Result{RequeueAfter: time.Millisecond}, nil, begunPriority},
+		"a cluster that is settled has lost its priority":      {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(begunPriority)}, nil, usualPriority},
+		"so has one that waits for an event":                   {ctrl.Result{}, nil, usualPriority},
+		"and one whose pass fails, so that it holds up nobody": {ctrl.Result{}, errors.New("no hub"), usualPriority},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pass := begunFirst{ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return row.result, row.err })}
+			result, err := pass.Reconcile(t.Context(), ctrl.Request{})
+			if !errors.Is(err, row.err) || result.Priority == nil || *result.Priority != row.want || result.RequeueAfter != row.result.RequeueAfter {
+				t.Errorf("expected the priority %d and the same result, found %+v and %v", row.want, result, err)
+			}
+		})
+	}
+}
+
+// TestAnswersOvertakeClustersThatBegin puts a hundred clusters that begin before one that has its answer.
+func TestAnswersOvertakeClustersThatBegin(t *testing.T) {
+	queue := priorityqueue.New[ctrl.Request]("test")
+	defer queue.ShutDown()
+	named := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
+	for i := range 100 {
+		queue.Add(ctrl.Request{NamespacedName: named(string(rune('a' + i)))})
+	}
+	enqueue(queue, named("looked after"), usualPriority)
+	enqueue(queue, named("answered"), begunPriority)
+	if first, _, _ := queue.GetWithPriority(); first.Name != "answered" {
+		t.Errorf("expected the cluster that has its answer, found %s", first.Name)
+	}
+}
