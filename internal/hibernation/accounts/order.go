@@ -26,8 +26,9 @@ const (
 // firstStopPause is the first pause before stops are sent again, and stopPatience for how long they are.
 const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
 
-// parallelReads is how many specs are read at once before a stop.
-const parallelReads = 8
+// parallelReads is how many specs are read at once before a stop. Beside the passes of a fleet, which write twenty at once, fewer reads hold
+// up the orders for longer than the cloud takes for them.
+const parallelReads = 32
 
 // order is that machines of a cluster are to be stopped or started.
 type order struct {
