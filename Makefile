@@ -39,7 +39,7 @@ demo-hibernate demo-cf: local torpor
 demo-mysql: kubectl-moco torpor $(if $(findstring --kubeconfig,$(DEMO)),local,node-parts mysql)
 	@$(BIN)/local $@ --dir .cache/$@ $(DEMO)
 bench-hibernate bench-fleet: local torpor
-	@$(BIN)/local $@ --dir .cache/bench/stage --out .cache/bench/$(if $(findstring fleet,$@),fleet,hibernate-one).json
+	@$(BIN)/local $@ --dir .cache/bench/stage --out .cache/bench/$(if $(findstring fleet,$@),fleet,hibernate-one).json $(BENCH)
 bench-conditional soak-conditional: local
 	@cd conditional/bench && go run $(if $(findstring soak,$@),-race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1),. --out $(CURDIR)/.cache/bench/conditional.json $(BENCH))
 bench-mysql: local torpor mysql s3

@@ -11,11 +11,12 @@ import (
 const (
 	// immediately looks again through the queue, so that one cluster does not hold a worker.
 	immediately = time.Millisecond
-	// minCloudInterval and maxCloudInterval bound the interval of looking at the cloud.
-	minCloudInterval = 2 * time.Second
-	maxCloudInterval = 15 * time.Second
+	// minCloudInterval and maxCloudInterval bound the interval of looking at the cloud, and minMachineInterval while machines change.
+	minCloudInterval   = 2 * time.Second
+	minMachineInterval = time.Second
+	maxCloudInterval   = 15 * time.Second
 	// cloudIntervalShare is the part of the wait so far that the next interval takes.
-	cloudIntervalShare = 10
+	cloudIntervalShare = 20
 	// minProbeInterval is the interval of looking at a resuming cluster's own API, which costs the cloud nothing.
 	minProbeInterval = 500 * time.Millisecond
 	// frequentProbeWindow is how long a resuming cluster is looked at that often.
@@ -50,9 +51,9 @@ const (
 	userRetryInterval = 5 * time.Minute
 )
 
-// cloudInterval grows with the wait, so that a change is noticed late by at most a tenth of it and long waits stay cheap.
+// cloudInterval grows with the wait, so that a change is noticed late by at most a twentieth of it and long waits stay cheap.
 func cloudInterval(since, at time.Time) time.Duration {
-	return min(max(at.Sub(since)/cloudIntervalShare, minCloudInterval), maxCloudInterval)
+	return min(max(at.Sub(since)/cloudIntervalShare, minMachineInterval), maxCloudInterval)
 }
 
 // aftercareInterval is short at first, when kubelets ask for serving certificates and a machine that stops late would show.

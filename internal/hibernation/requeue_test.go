@@ -14,10 +14,10 @@ func TestRequeueIntervals(t *testing.T) {
 		waited   time.Duration
 		want     time.Duration
 	}{
-		"a clock that goes backwards is no hurry":                          {cloudInterval, -time.Hour, minCloudInterval},
-		"at first the cloud is looked at often":                            {cloudInterval, 0, minCloudInterval},
-		"the cloud is looked at often until a tenth of the wait is more":   {cloudInterval, minCloudInterval * cloudIntervalShare, minCloudInterval},
-		"the cloud is looked at after a tenth of the wait":                 {cloudInterval, time.Minute, 6 * time.Second},
+		"a clock that goes backwards is no hurry":                          {cloudInterval, -time.Hour, minMachineInterval},
+		"at first the cloud is looked at often":                            {cloudInterval, 0, minMachineInterval},
+		"machines of 20 s are told within a second":                        {cloudInterval, 20 * time.Second, time.Second},
+		"the cloud is looked at after a twentieth of the wait":             {cloudInterval, time.Minute, 3 * time.Second},
 		"the interval of looking at the cloud has a bound":                 {cloudInterval, maxCloudInterval * cloudIntervalShare, maxCloudInterval},
 		"the bound of looking at the cloud stays":                          {cloudInterval, 24 * time.Hour, maxCloudInterval},
 		"a resuming cluster is probed often at first":                      {probeInterval, 0, minProbeInterval},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +19,12 @@ type Figures map[string][]float64
 
 // AddValue keeps one more value of a figure.
 func (f Figures) AddValue(name string, value float64) { f[name] = append(f[name], value) }
+
+// Percentile returns the value that a share of a figure's values does not exceed.
+func (f Figures) Percentile(name string, share float64) float64 {
+	sorted := slices.Sorted(slices.Values(f[name]))
+	return sorted[max(int(math.Ceil(share*float64(len(sorted)))), 1)-1]
+}
 
 func medianOf(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))

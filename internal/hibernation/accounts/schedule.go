@@ -19,6 +19,9 @@ const (
 	minLookInterval = time.Second
 	// callInterval is what each call of a look adds to that: half of what EC2 gives back is left to others.
 	callInterval = 100 * time.Millisecond
+	// clusterInterval is what each cluster of a look adds, up to maxFleetInterval: who waits for one cluster is told within a second, and a
+	// fleet is not looked at twice as often for that.
+	clusterInterval, maxFleetInterval = 20 * time.Millisecond, 2 * time.Second
 	// machinesPerCall and clustersPerCall estimate how many calls a look takes.
 	machinesPerCall, clustersPerCall = 500, 200
 	// sharedLookAge is how old a look at a settled cluster is before it is renewed together with others.
@@ -195,7 +198,8 @@ func (c *cluster) isOlderThan(age time.Duration, now time.Time) bool {
 func (a *account) pace(began time.Time, clusters, machines int, err error) {
 	calls := 1 + clusters/clustersPerCall + machines/machinesPerCall
 	a.noteAnswer(err)
-	a.nextLook = began.Add(withJitter(max(minLookInterval, time.Duration(calls)*callInterval) + a.pause))
+	interval := max(minLookInterval, time.Duration(calls)*callInterval, min(time.Duration(clusters)*clusterInterval, maxFleetInterval))
+	a.nextLook = began.Add(withJitter(interval + a.pause))
 }
 
 // noteAnswer slows an account down that is throttled, and lets it recover.

@@ -667,6 +667,26 @@ func TestAThrottledAccountIsAskedLess(t *testing.T) {
 	})
 }
 
+// TestAFleetIsLookedAtLessOftenThanOneCluster watches clusters every second, as their passes ask for while machines change.
+func TestAFleetIsLookedAtLessOftenThanOneCluster(t *testing.T) {
+	for clusters, most := range map[int]int{1: 21, 200: 11} {
+		runFleet(t, func(t *testing.T, f *fleet) {
+			names := f.fill(clusters)
+			f.stop(names...)
+			f.cloud.countAgain(0)
+			for began := time.Now(); time.Since(began) < machineLatency; elapse(100 * time.Millisecond) {
+				for _, name := range f.take() {
+					f.stateOf(name)
+					f.service.Watch(named(name), time.Second)
+				}
+			}
+			if looks := f.cloud.countAgain(0); looks > most || looks < most*2/3 {
+				t.Errorf("%d clusters: expected about %d looks in %s, found %d", clusters, most, machineLatency, looks)
+			}
+		})
+	}
+}
+
 func TestSettledClustersShareALook(t *testing.T) {
 	runFleet(t, func(t *testing.T, f *fleet) {
 		names := f.fill(50)

@@ -19,13 +19,15 @@ import (
 )
 
 const (
-	// bareLatency is the latency of the figures that others have published. Each round takes a little longer than the
+	// bareLatency is the latency of the figures that others have published. Of latencyShifts rounds each takes a little longer than the
 	// last, so that the figures do not depend on how the latency and Torpor's pace happen to meet.
 	bareLatency   = 20 * time.Second
-	latencyShift  = 700 * time.Millisecond
+	latencyShift  = 300 * time.Millisecond
+	latencyShifts = 7
 	bareMachines  = 3
 	bareName      = "bare"
 	bareNode      = "bare-node"
+	percentile    = 0.95
 	leaseInterval = time.Second
 	settleTime    = 2 * time.Second
 )
@@ -34,8 +36,11 @@ type transitionCost struct {
 	overhead, writes, calls float64
 }
 
+// Rounds is how often the transitions of one cluster are measured: with a real cluster whose certificates expire, and with machines alone.
+type Rounds struct{ Real, Bare int }
+
 // RunBenchmarks measures one cluster over several rounds and returns the figures, ready to be printed and kept.
-func RunBenchmarks(ctx context.Context, c Config, rounds int) (figures.Figures, error) {
+func RunBenchmarks(ctx context.Context, c Config, rounds Rounds) (figures.Figures, error) {
 	d, err := newClusterDemo(ctx, c)
 	if err != nil {
 		return nil, err
@@ -47,21 +52,27 @@ func RunBenchmarks(ctx context.Context, c Config, rounds int) (figures.Figures, 
 	return f, errors.Join(err, d.CleanUp(), verifyNoProcesses())
 }
 
-func (d *clusterDemo) measureAll(f figures.Figures, rounds int) {
+func (d *clusterDemo) measureAll(f figures.Figures, rounds Rounds) {
 	d.measureMemory(f, "manager_rss_idle_mib")
-	for i := range rounds {
-		d.BeginStep(fmt.Sprintf("Round %d of %d: a real cluster sleeps until its certificates have expired", i+1, rounds))
+	for i := range rounds.Real {
+		d.BeginStep(fmt.Sprintf("Round %d of %d: a real cluster sleeps until its certificates have expired", i+1, rounds.Real))
 		d.measureExpired(f)
 	}
 	alive, stop := context.WithCancel(d.Context)
 	defer stop()
 	d.keepNodeAlive(alive)
 	d.createBareCluster()
-	for i := range rounds {
-		latency := bareLatency + time.Duration(i)*latencyShift
-		d.BeginStep(fmt.Sprintf("Round %d of %d: power alone, machines take %s", i+1, rounds, latency))
+	for i := range rounds.Bare {
+		latency := bareLatency + time.Duration(i%latencyShifts)*latencyShift
+		d.BeginStep(fmt.Sprintf("Round %d of %d: power alone, machines take %s", i+1, rounds.Bare, latency))
 		d.setCloudLatency(latency)
 		d.measureBare(f)
+	}
+	for _, name := range []string{"hibernate_overhead", "resume_overhead"} {
+		if rounds.Bare == 0 {
+			break
+		}
+		f.AddValue(name+"_p95_seconds", f.Percentile(name+"_seconds", percentile))
 	}
 	d.measureMemory(f, "manager_rss_end_mib")
 }
