@@ -56,6 +56,9 @@ func TestChart(t *testing.T) {
 					t.Errorf("expected the NetworkPolicy %s, found none", policy)
 				}
 			}
+			if wanted, found := strings.Contains(features, "hibernation"), strings.Contains(string(out), "kind: MutatingAdmissionPolicy\nmetadata:\n  name: torpor-hibernation-record\n"); wanted != found {
+				t.Errorf("expected the policy that notes who hibernates a cluster: %t, found: %t", wanted, found)
+			}
 			roles := map[string][]rbacv1.PolicyRule{}
 			in := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(out)), 4096)
 			for {

@@ -15,7 +15,7 @@ import (
 // stoppedSince is the record of a stop that began an hour ago and has an end.
 func stoppedSince(until string) stoprecord.Records {
 	asked := stoprecord.Request{
-		IsStopped: true, By: "alice", At: modelTime().Add(-time.Hour), Reason: "a change of disks", Until: until, UntilWrittenAt: modelTime().Add(-time.Hour),
+		IsStopped: true, By: "alice", Version: "1", At: modelTime().Add(-time.Hour), Reason: "a change of disks", Until: until, UntilWrittenAt: modelTime().Add(-time.Hour),
 	}
 	return stoprecord.NextRecords(nil, asked, modelTime())
 }

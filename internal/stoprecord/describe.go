@@ -4,6 +4,7 @@ package stoprecord
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -13,6 +14,8 @@ import (
 const (
 	// StopEndedEvent reports that a stop ended by itself, at the time of the annotation torpor.dev/until.
 	StopEndedEvent = "StopEnded"
+	// RequesterUnknownEvent reports a stop of which no admission noted who asked for it.
+	RequesterUnknownEvent = "RequesterUnknown"
 	// AnnotationIgnoredEvent reports an annotation of a stop that makes no sense.
 	AnnotationIgnoredEvent = "AnnotationIgnored"
 )
@@ -51,6 +54,12 @@ func (r Records) Describe() string {
 // Events are what has happened from one record to the next.
 func Events(before, after Records, action string) []decision.Event {
 	var events []decision.Event
+	if begun, last := after.Newest(), before.Newest(); begun != nil && (last == nil || !last.Since.Equal(&begun.Since)) && isUnknown(begun.By) {
+		events = append(events, decision.Event{
+			Reason: RequesterUnknownEvent, Action: action,
+			Note: "Expected the admission policies of Torpor to note who asked for the stop, found " + begun.By + "; install them as in docs/record.md",
+		})
+	}
 	if ended := after.Newest(); after.HasEnded() && !before.HasEnded() {
 		events = append(events, decision.Event{
 			Reason: StopEndedEvent, Action: action, Note: "The stop has ended by itself: it was until " + formatTime(ended.Until.Time),
@@ -60,6 +69,10 @@ func Events(before, after Records, action string) []decision.Event {
 		events = append(events, decision.Event{Warning: true, Reason: AnnotationIgnoredEvent, Action: action, Note: ignored})
 	}
 	return events
+}
+
+func isUnknown(by string) bool {
+	return by == UnknownRequester || strings.HasPrefix(by, UnknownRequester+" (")
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

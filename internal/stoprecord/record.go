@@ -50,8 +50,12 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 		}
 		return next
 	}
+	if newest := next.Newest(); newest != nil && asked.Version != "" && newest.RequestVersion != "" && asked.Version != newest.RequestVersion {
+		// It was set back and set again while nobody looked. A schema that drops the version must not make a stop of each pass.
+		withdraw(newest, Request{}, now)
+	}
 	if next.Newest() == nil {
-		next = next.begin(asked.At, asked.By, now)
+		next = next.begin(asked, now)
 	}
 	newest := next.Newest()
 	setEnd(newest, asked, now)
@@ -62,24 +66,39 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 	case !isOver && newest.EndedAt != nil:
 		// Somebody has set a later end, or none, after the stop had ended: it is another one.
 		newest.Requested = false
-		next = next.begin(now, newest.By, now)
+		again := torporv1alpha1.StopRecord{Since: metav1.NewTime(now), By: newest.By, RequestVersion: newest.RequestVersion, Requested: true}
+		next = next.add(again)
 		setEnd(next.Newest(), asked, now)
 	}
 	next.Newest().Reason = truncate(asked.Reason, maxReason)
 	return next
 }
 
-// begin adds a stop. When it was asked for is not known of an object whose writes nobody notes.
-func (r Records) begin(at time.Time, by string, now time.Time) Records {
+// begin adds the stop that is asked for. When that was is not known of an object whose writes nobody notes.
+func (r Records) begin(asked Request, now time.Time) Records {
+	lastVersion := ""
+	if len(r) > 0 {
+		lastVersion = r[0].RequestVersion
+	}
+	at := asked.At
 	if at.IsZero() || at.After(now) {
 		at = now
 	}
-	return slices.Insert(r, 0, torporv1alpha1.StopRecord{Since: metav1.NewTime(at), By: by, Requested: true})[:min(len(r)+1, MaxRecords)]
+	return r.add(torporv1alpha1.StopRecord{Since: metav1.NewTime(at), By: asked.requester(lastVersion), RequestVersion: asked.Version, Requested: true})
+}
+
+func (r Records) add(stop torporv1alpha1.StopRecord) Records {
+	r = slices.Insert(r, 0, stop)
+	return r[:min(len(r), MaxRecords)]
 }
 
 // withdraw notes that the switch has been set back.
 func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
+	lastVersion := stop.RequestVersion
 	stop.Requested = false
+	if asked.Version != "" {
+		stop.RequestVersion = asked.Version
+	}
 	if stop.EndedAt != nil {
 		return
 	}
@@ -87,7 +106,7 @@ func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	if at.IsZero() || at.After(now) || at.Before(stop.Since.Time) {
 		at = now
 	}
-	stop.EndedAt, stop.StartedBy = new(metav1.NewTime(at)), asked.By
+	stop.EndedAt, stop.StartedBy = new(metav1.NewTime(at)), asked.requester(lastVersion)
 }
 
 // setEnd notes when a stop ends by itself. A time that was over before the stop began is left from an earlier one, which would void

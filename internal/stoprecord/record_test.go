@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -46,14 +47,21 @@ type switchStory struct {
 	records stoprecord.Records
 	now     time.Time
 	asked   stoprecord.Request
+	writes  int
 }
 
 func (s *switchStory) stop(by, until string) {
-	s.asked = stoprecord.Request{IsStopped: true, By: by, At: s.now, Until: until, UntilWrittenAt: s.now, Reason: "a change of disks"}
+	s.asked = stoprecord.Request{IsStopped: true, By: by, Version: s.nextVersion(), At: s.now, Until: until, UntilWrittenAt: s.now, Reason: "a change of disks"}
 }
 
 func (s *switchStory) start(by string) {
-	s.asked.IsStopped, s.asked.By, s.asked.At = false, by, s.now
+	s.asked.IsStopped, s.asked.By, s.asked.Version, s.asked.At = false, by, s.nextVersion(), s.now
+}
+
+// nextVersion is that of an object which is written once more.
+func (s *switchStory) nextVersion() string {
+	s.writes++
+	return strconv.Itoa(s.writes)
 }
 
 func (s *switchStory) setUntil(until string) { s.asked.Until, s.asked.UntilWrittenAt = until, s.now }
@@ -173,6 +181,48 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			events, again := stoprecord.Events(before, s.records, "Stop"), stoprecord.Events(s.records, stoprecord.NextRecords(s.records, s.asked, s.now), "Stop")
 			if len(events) != 1 || events[0].Reason != stoprecord.StopEndedEvent || len(again) != 0 {
 				t.Errorf("found %+v, and then %+v", events, again)
+			}
+		},
+		"a stop that no admission noted is unknown, and not the last one's": func(t *testing.T, s *switchStory) {
+			s.stop("alice", "")
+			s.look()
+			s.start("bob")
+			s.look()
+			s.wait(time.Hour)
+			s.asked.IsStopped, s.asked.FieldManager, s.asked.At = true, "kubectl-patch", s.now
+			before := s.records
+			s.expect(t, true, "the second")
+			if r := s.records[0]; r.By != "unknown (field manager kubectl-patch)" || s.records[1].StartedBy != "bob" {
+				t.Errorf("found %+v", s.records)
+			}
+			if events := stoprecord.Events(before, s.records, "Stop"); len(events) != 1 || events[0].Reason != stoprecord.RequesterUnknownEvent {
+				t.Errorf("found %+v", events)
+			}
+			s.asked.IsStopped = false
+			s.expect(t, false, "a start that is not noted either")
+			if by := s.records[0].StartedBy; by != "unknown (field manager kubectl-patch)" {
+				t.Errorf("it was started by %q", by)
+			}
+		},
+		"a stop that was set back and set again while nobody looked is another one": func(t *testing.T, s *switchStory) {
+			s.stop("alice", "1h")
+			s.look()
+			s.wait(2 * time.Hour)
+			s.start("bob")
+			s.stop("carol", "1h")
+			s.expect(t, true, "the second")
+			if r := s.records; len(r) != 2 || r[0].By != "carol" || r[1].By != "alice" || r[1].Requested {
+				t.Errorf("found %+v", r)
+			}
+		},
+		"a schema that drops the version does not make a stop of each look": func(t *testing.T, s *switchStory) {
+			s.stop("alice", "")
+			for range 3 {
+				s.look()
+				s.records[0].RequestVersion = ""
+			}
+			if len(s.records) != 1 || s.records[0].By != "alice" {
+				t.Errorf("found %+v", s.records)
 			}
 		},
 		"a long reason is cut": func(t *testing.T, s *switchStory) {

@@ -13,6 +13,9 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
+// UnknownRequester is who asked where no admission noted it: programs choose the names of their field managers freely.
+const UnknownRequester = "unknown"
+
 const (
 	// maxReason is how much of a reason is kept, in bytes: the record has ten of them.
 	maxReason = 512
@@ -24,13 +27,27 @@ const (
 type Request struct {
 	// IsStopped is what the switch says.
 	IsStopped bool
-	// By is who set the switch, and At when; empty and zero if nobody noted it.
-	By string
-	At time.Time
+	// By is who set the switch, as admission noted it with the version of the object before; empty if it did not.
+	By, Version string
+	// FieldManager is the program that set the switch, and At when; empty and zero if nobody noted it.
+	FieldManager string
+	At           time.Time
 	// Reason and Until are the annotations.
 	Reason, Until string
 	// UntilWrittenAt is when that of Until was written; zero if nobody noted it.
 	UntilWrittenAt time.Time
+}
+
+// requester returns who set the switch, if that was noted since the version of the last change.
+func (r Request) requester(lastVersion string) string {
+	switch {
+	case r.By != "" && r.Version != "" && r.Version != lastVersion:
+		return r.By
+	case r.FieldManager != "":
+		return UnknownRequester + " (field manager " + r.FieldManager + ")"
+	default:
+		return UnknownRequester
+	}
 }
 
 // ParseUntil returns when a stop ends by itself whose annotation was written at a time.

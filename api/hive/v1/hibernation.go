@@ -133,7 +133,7 @@ const (
 type HibernationRecord struct {
 	// SleepStartedAt is when the hibernation began.
 	SleepStartedAt metav1.Time `json:"sleepStartedAt"`
-	// RequestedBy is the field manager that set spec.powerState, as the API server noted it, or "spec.hibernateAfter".
+	// RequestedBy is who set spec.powerState, "unknown" with the field manager if no admission noted that, or "spec.hibernateAfter".
 	// +optional
 	RequestedBy string `json:"requestedBy,omitempty"`
 	// PowerStateBefore is what spec.powerState said when spec.hibernateAfter was over; unset if spec.powerState asked for the hibernation.

@@ -4,13 +4,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Annotations of a CFDeployment that Torpor's admission writes, whatever they are said to be.
-const (
-	// RequestedByAnnotation is who made it.
-	RequestedByAnnotation = "torpor.dev/requested-by"
-	// CancelledByAnnotation is who cancelled it.
-	CancelledByAnnotation = "torpor.dev/cancelled-by"
-)
+// CancelledByAnnotation is who cancelled a CFDeployment, written by Torpor's admission, whatever it is said to be.
+const CancelledByAnnotation = "torpor.dev/cancelled-by"
 
 // CFDeployment replaces the running revision of an app by a new one beside it, little by little. Creating it is what asks
 // for the new revision. It belongs to its app and lives in the app's namespace.

@@ -13,11 +13,20 @@ const (
 	UntilAnnotation = "torpor.dev/until"
 )
 
+// Annotations that admission writes in the request that they are about, whatever they are said to be.
+const (
+	// RequestedByAnnotation is who made a CFDeployment, or who last changed whether a ClusterDeployment is to hibernate.
+	RequestedByAnnotation = "torpor.dev/requested-by"
+	// RequestVersionAnnotation is the resource version that the object had before the change that torpor.dev/requested-by names: a change
+	// that was not noted leaves both as they were.
+	RequestVersionAnnotation = "torpor.dev/request-version"
+)
+
 // StopRecord is one stop: who asked for it, when and why, how it ended and who ended it.
 type StopRecord struct {
 	// Since is when it was asked for.
 	Since metav1.Time `json:"since"`
-	// By is who asked for it.
+	// By is who asked for it; "unknown", with the field manager where there is one, if no admission noted that.
 	// +optional
 	By string `json:"by,omitempty"`
 	// Reason is that of the annotation torpor.dev/reason.
@@ -35,6 +44,9 @@ type StopRecord struct {
 	// StartedBy is who ended it, or "torpor.dev/until" if it ended by itself.
 	// +optional
 	StartedBy string `json:"startedBy,omitempty"`
+	// RequestVersion is the annotation torpor.dev/request-version as it was when the switch was last seen to change.
+	// +optional
+	RequestVersion string `json:"requestVersion,omitempty"`
 	// Requested is whether the switch still asks for it, which that of a stop that has ended by itself does until somebody sets it back.
 	// +optional
 	Requested bool `json:"requested,omitempty"`

@@ -144,13 +144,13 @@ func (s *testCluster) get(t *testing.T) *hivev1.ClusterDeployment {
 	return &cd
 }
 
-// patch applies a JSON merge patch as a user.
+// patch applies a JSON merge patch as a user, whose field manager is no person.
 func (s *testCluster) patch(t *testing.T, who, patch string) {
 	t.Helper()
 	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: s.key.Name}}
 	// Some patches belong to a cleanup.
 	ctx := context.WithoutCancel(t.Context())
-	if err := s.env.Client.Patch(ctx, cd, rawMerge(patch), client.FieldOwner(who)); err != nil {
+	if err := s.env.clientOf(t, who).Patch(ctx, cd, rawMerge(patch), client.FieldOwner("some-program")); err != nil {
 		t.Fatal(err)
 	}
 	s.desiredGeneration = cd.Generation

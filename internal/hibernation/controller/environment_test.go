@@ -52,6 +52,7 @@ func newEnv(t *testing.T, cloudFlags ...string) *env {
 		counts: newCounts(),
 	}
 	e.renewLease(t)
+	e.installRecordPolicies(t)
 	t.Cleanup(func() { e.checkSecretsStayHidden(t) })
 	return e
 }

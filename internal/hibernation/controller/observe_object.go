@@ -52,9 +52,10 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 
 // readStopRequest reads what the object asks for.
 func readStopRequest(cd *hivev1.ClusterDeployment) stoprecord.Request {
-	by, at := lastPowerStateWriter(cd)
+	manager, at := lastPowerStateWriter(cd)
 	asked := stoprecord.Request{
-		IsStopped: cd.Spec.PowerState == hivev1.PowerStateHibernating, By: by, At: at,
+		IsStopped: cd.Spec.PowerState == hivev1.PowerStateHibernating, FieldManager: manager, At: at,
+		By: cd.Annotations[torporv1alpha1.RequestedByAnnotation], Version: cd.Annotations[torporv1alpha1.RequestVersionAnnotation],
 		Reason: cd.Annotations[torporv1alpha1.ReasonAnnotation], Until: cd.Annotations[torporv1alpha1.UntilAnnotation],
 	}
 	if written := reconcile.WriteTimeOf(cd, torporv1alpha1.UntilAnnotation); written != nil {

@@ -39,7 +39,8 @@ func TestObserveObject(t *testing.T) {
 			func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating },
 			func(o *hibernation.Observed) {
 				o.SpecPowerState, o.DesiredPowerState = hivev1.PowerStateHibernating, hivev1.PowerStateHibernating
-				o.RequestedAt, o.Stops = fixedTime(), stoprecord.Records{{Since: metav1.NewTime(fixedTime()), Requested: true}}
+				o.RequestedBy, o.RequestedAt = "unknown", fixedTime()
+				o.Stops = stoprecord.Records{{Since: metav1.NewTime(fixedTime()), By: "unknown", Requested: true}}
 			},
 		},
 		"the time that a cluster may run counts from its claim": {

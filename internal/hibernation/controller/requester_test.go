@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const recordPolicy = "torpor-hibernation-record"
+
+// installRecordPolicies makes the policies of config and waits until the API server follows them.
+func (e *env) installRecordPolicies(t *testing.T) {
+	t.Helper()
+	e.ApplyManifest(t, "record/hibernation.yaml")
+	e.ApplyManifest(t, "features/hibernation/record_policy.yaml")
+	testenv.Eventually(t, "requests are noted", func() error {
+		noted, err := e.noteOfCreation(t)
+		return errors.Join(err, testenv.ErrorIf(noted == "", "found no note"))
+	})
+}
+
+// noteOfCreation returns who the API server says would have made a hibernating cluster.
+func (e *env) noteOfCreation(t *testing.T) (string, error) {
+	t.Helper()
+	cd := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: "default", Name: "noted"}, cloudSecret, adminSecret)
+	cd.Spec.PowerState = hivev1.PowerStateHibernating
+	if err := e.Client.Create(t.Context(), cd, client.DryRunAll); err != nil {
+		return "", fmt.Errorf("try a creation: %w", err)
+	}
+	return cd.Annotations[torporv1alpha1.RequestedByAnnotation], nil
+}
+
+// clientOf returns a client of a person who may do anything.
+func (e *env) clientOf(t *testing.T, who string) client.Client {
+	t.Helper()
+	c, err := client.New(e.ImpersonateUser(who, "system:masters"), client.Options{Scheme: e.Client.Scheme(), Mapper: e.Client.RESTMapper()})
+	testenv.ExpectNoError(t, err)
+	return c
+}
+
+// TestRequesterIsRecorded stops a cluster with a forged name, and without the policy that notes the true one.
+func TestRequesterIsRecorded(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.startManager(t, clouds())
+	s := e.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:"the-ceo",%q:"none",%q:"48h",%q:"a change of disks"}},"spec":{"powerState":"Hibernating"}}`,
+		torporv1alpha1.RequestedByAnnotation, torporv1alpha1.RequestVersionAnnotation, torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation))
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.expectRequester(t, "alice")
+	e.WaitForEvent(t, s.key.Namespace, hivev1.StoppingHibernationReason, "asked for by alice")
+
+	s.patch(t, "bob", fmt.Sprintf(`{"metadata":{"annotations":{%q:"the-ceo",%q:null}}}`, torporv1alpha1.RequestedByAnnotation, torporv1alpha1.RequestVersionAnnotation))
+	s.expectRequester(t, "alice")
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	started := s.get(t)
+	if stop := started.Status.Stops[0]; stop.StartedBy != requestingUser || stop.Reason != "a change of disks" || started.Annotations[torporv1alpha1.RequestedByAnnotation] != requestingUser {
+		t.Errorf("expected a start by %s, found %+v and %v", requestingUser, stop, started.Annotations)
+	}
+	for _, leftover := range []string{torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation} {
+		if value, isThere := started.Annotations[leftover]; isThere {
+			t.Errorf("expected %s to go with the stop, found %q", leftover, value)
+		}
+	}
+
+	e.removeNotingPolicy(t)
+	forged := fmt.Sprintf(`{"metadata":{"annotations":{%q:"the-ceo"}},"spec":{"powerState":"Hibernating"}}`, torporv1alpha1.RequestedByAnnotation)
+	testenv.ExpectRefused(t, e.clientOf(t, "carol").Patch(t.Context(), started, rawMerge(forged)), "expected carol, who sends this, or what it was; found another name")
+	s.patch(t, "carol", `{"spec":{"powerState":"Hibernating"}}`)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	if stops := s.get(t).Status.Stops; len(stops) != 2 || stops[0].By != "unknown (field manager some-program)" {
+		t.Errorf("expected two stops, the newest of nobody known; found %+v", stops)
+	}
+	e.WaitForEvent(t, s.key.Namespace, stoprecord.RequesterUnknownEvent, "found unknown (field manager some-program)")
+}
+
+// expectRequester looks for a person everywhere.
+func (s *testCluster) expectRequester(t *testing.T, who string) {
+	t.Helper()
+	cd := s.get(t)
+	testenv.ExpectEqual(t, "the annotation", who, cd.Annotations[torporv1alpha1.RequestedByAnnotation])
+	testenv.ExpectEqual(t, "the newest stop", who, cd.Status.Stops[0].By)
+	testenv.ExpectEqual(t, "the record of the hibernation", who, cd.Status.Hibernation.RequestedBy)
+	table := s.env.GetTable(t, hivev1.GroupVersion().WithResource("clusterdeployments"), s.key.Namespace)
+	for i, column := range table.ColumnDefinitions {
+		if column.Name == "By" && fmt.Sprint(table.Rows[0].Cells[i]) != who {
+			t.Errorf("expected %s in the column By, found %v", who, table.Rows[0].Cells[i])
+		}
+	}
+}
+
+// removeNotingPolicy leaves the API server with the policy only that refuses false names.
+func (e *env) removeNotingPolicy(t *testing.T) {
+	t.Helper()
+	name := metav1.ObjectMeta{Name: recordPolicy}
+	ctx := context.WithoutCancel(t.Context())
+	testenv.ExpectNoError(t, errors.Join(
+		e.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: name}), e.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: name}),
+	))
+	testenv.Eventually(t, "requests are not noted", func() error {
+		noted, err := e.noteOfCreation(t)
+		return errors.Join(err, testenv.ErrorIf(noted != "", "found %q", noted))
+	})
+}

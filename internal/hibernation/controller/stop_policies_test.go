@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// policyCase is what somebody sends of a cluster that is in a power state, and what the API server says; nothing if it lets it pass.
+type policyCase struct {
+	from           hivev1.PowerState
+	patch, refusal string
+}
+
+// TestStopPolicies has a real API server follow each of the policies in examples.
+func TestStopPolicies(t *testing.T) {
+	t.Parallel()
+	const running, hibernating = hivev1.PowerStateRunning, hivev1.PowerStateHibernating
+	stopWith := func(annotation, value string) string {
+		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"powerState":"Hibernating"}}`, annotation, value)
+	}
+	const start, stop, unrelated = `{"spec":{"powerState":"Running"}}`, `{"spec":{"powerState":"Hibernating"}}`, `{"metadata":{"labels":{"a":"b"}}}`
+	until := func(value string) string { return stopWith(torporv1alpha1.UntilAnnotation, value) }
+	for file, cases := range map[string]map[string]policyCase{
+		"reason-required.yaml": {
+			"a stop without a reason": {running, stop, "expected why the cluster is to hibernate"},
+			"a stop with a blank":     {running, stopWith(torporv1alpha1.ReasonAnnotation, " "), "expected why the cluster is to hibernate"},
+			"a stop with a reason":    {running, stopWith(torporv1alpha1.ReasonAnnotation, "holidays"), ""},
+			"a start":                 {hibernating, start, ""},
+			"an unrelated change":     {hibernating, unrelated, ""},
+		},
+		"longest-stop.yaml": {
+			"a stop without an end":    {running, stop, `expected a duration of 72h at most, such as 8h, found ""`},
+			"a stop of 73 hours":       {running, until("73h"), `found "73h"`},
+			"a stop until a time":      {running, until("2126-01-01T00:00:00Z"), `found "2126-01-01T00:00:00Z"`},
+			"a stop of 72 hours":       {running, until("71h60m"), ""},
+			"a stop that is prolonged": {hibernating, until("9999h"), `found "9999h"`},
+			"a start":                  {hibernating, start, ""},
+			"an unrelated change":      {hibernating, unrelated, ""},
+		},
+	} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			s := startPolicyServer(t, file)
+			testenv.Eventually(t, "the policy is followed", func() error {
+				return testenv.ErrorIf(s.try(t, s.Client, policyCase{running, stop, ""}) == nil, "a stop without anything passes")
+			})
+			for name, row := range cases {
+				t.Run(name, func(t *testing.T) { s.expect(t, s.Client, row) })
+			}
+		})
+	}
+}
+
+// TestStopVerbs splits stops from starts by roles.
+func TestStopVerbs(t *testing.T) {
+	t.Parallel()
+	s := startPolicyServer(t, "verbs.yaml")
+	grant := func(user string, verbs ...string) {
+		name := metav1.ObjectMeta{Name: user}
+		s.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"hive.openshift.io"}, Resources: []string{"clusterdeployments"}, Verbs: append(verbs, "create", "get", "patch"),
+		}}}, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+			Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
+		})
+	}
+	grant("writer")
+	grant("stopper", "hibernate")
+	grant("starter", "resume")
+	grant("owner", "hibernate", "resume")
+	const start, stop, unrelated = `{"spec":{"powerState":"Running"}}`, `{"spec":{"powerState":"Hibernating"}}`, `{"metadata":{"labels":{"a":"b"}}}`
+	extend := fmt.Sprintf(`{"metadata":{"annotations":{%q:"9h"}}}`, torporv1alpha1.UntilAnnotation)
+	const noStop, noStart = "to have the verb hibernate", "to have the verb resume"
+	for user, refusals := range map[string]map[string]string{
+		"writer":  {stop: noStop, start: noStart, extend: noStop, unrelated: ""},
+		"stopper": {stop: "", start: noStart, extend: noStart, unrelated: ""},
+		"starter": {stop: noStop, start: "", extend: noStop, unrelated: ""},
+		"owner":   {stop: "", start: "", extend: "", unrelated: ""},
+	} {
+		c, err := client.New(s.ImpersonateUser(user), client.Options{Scheme: s.Client.Scheme(), Mapper: s.Client.RESTMapper()})
+		testenv.ExpectNoError(t, err)
+		testenv.Eventually(t, "the roles of "+user+" and the policy are followed", func() error {
+			err := s.try(t, c, policyCase{hivev1.PowerStateRunning, stop, ""})
+			isFollowed := refusals[stop] == "" && err == nil || refusals[stop] != "" && k8serrors.IsForbidden(err)
+			return errors.Join(testenv.ErrorIf(!isFollowed, "a stop: %v", err), s.try(t, c, policyCase{hivev1.PowerStateRunning, unrelated, ""}))
+		})
+		for patch, refusal := range refusals {
+			from := hivev1.PowerStateHibernating
+			if patch == stop {
+				from = hivev1.PowerStateRunning
+			}
+			t.Run(user+" sends "+patch, func(t *testing.T) { s.expect(t, c, policyCase{from, patch, refusal}) })
+		}
+	}
+}
+
+// policyServer is a real API server with one cluster for each power state.
+type policyServer struct {
+	*testenv.Environment
+	namespace string
+}
+
+func startPolicyServer(t *testing.T, file string) *policyServer {
+	t.Helper()
+	s := &policyServer{Environment: testenv.StartAPIServer(t)}
+	s.InstallCRDs(t)
+	s.namespace = s.CreateNamespace(t)
+	for _, state := range []hivev1.PowerState{hivev1.PowerStateRunning, hivev1.PowerStateHibernating} {
+		cd := testenv.BuildClusterDeployment(s.clusterIn(state), cloudSecret, adminSecret)
+		cd.Spec.PowerState = state
+		s.ExpectCreated(t, cd)
+	}
+	s.ApplyManifest(t, filepath.Join("..", "examples", "policies", file))
+	return s
+}
+
+func (s *policyServer) clusterIn(state hivev1.PowerState) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.namespace, Name: map[hivev1.PowerState]string{hivev1.PowerStateRunning: "runs", hivev1.PowerStateHibernating: "sleeps"}[state]}
+}
+
+// try asks the API server without changing anything.
+func (s *policyServer) try(t *testing.T, c client.Client, row policyCase) error {
+	t.Helper()
+	key := s.clusterIn(row.from)
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	return c.Patch(t.Context(), cd, rawMerge(row.patch), client.DryRunAll)
+}
+
+func (s *policyServer) expect(t *testing.T, c client.Client, row policyCase) {
+	t.Helper()
+	err := s.try(t, c, row)
+	isRefused := (k8serrors.IsInvalid(err) || k8serrors.IsForbidden(err)) && strings.Contains(err.Error(), row.refusal)
+	if row.refusal == "" && err != nil || row.refusal != "" && !isRefused {
+		t.Errorf("expected the refusal %q, found %v", row.refusal, err)
+	}
+}
