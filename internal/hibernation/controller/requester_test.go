@@ -89,6 +89,28 @@ func TestRequesterIsRecorded(t *testing.T) {
 	e.WaitForEvent(t, s.key.Namespace, stoprecord.RequesterUnknownEvent, "found unknown (field manager some-program)")
 }
 
+// TestStopEndsWhileNoManagerRuns has the time of a stop pass during an outage.
+func TestStopEndsWhileNoManagerRuns(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	stop := e.startManager(t, clouds())
+	s := e.newCluster(t, nil)
+	s.patch(t, "alice", fmt.Sprintf(`{"metadata":{"annotations":{%q:"48h"}},"spec":{"powerState":"Hibernating"}}`, torporv1alpha1.UntilAnnotation))
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	stop()
+	s.setUntil(t, "1ms")
+	e.startManager(t, clouds())
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	found := s.get(t)
+	testenv.ExpectEqual(t, "spec.powerState", hivev1.PowerStateHibernating, found.Spec.PowerState)
+	if stops := found.Status.Stops; len(stops) != 1 || stops[0].By != "alice" || stops[0].StartedBy != torporv1alpha1.UntilAnnotation {
+		t.Errorf("expected one stop by alice that has ended by itself, found %+v", stops)
+	}
+	if calls := e.cloud.CountCalls(t); calls["StartInstances"] != 1 || calls["StopInstances"] != 1 {
+		t.Errorf("expected the machines to be stopped once and started once, found %v", calls)
+	}
+}
+
 // expectRequester looks for a person everywhere.
 func (s *testCluster) expectRequester(t *testing.T, who string) {
 	t.Helper()
