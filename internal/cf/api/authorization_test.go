@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/handlers"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -266,12 +267,7 @@ func TestSameGUIDInTwoSpaces(t *testing.T) {
 	space, app := e.createShop(t, 2, stopped)
 	hidden, seen := e.CreateNamespace(t), e.createSpace(t)
 	original := e.getApp(t, space, app)
-	testenv.Eventually(t, "objects have another age", func() error {
-		if time.Since(original.CreationTimestamp.Time) < 2*time.Second {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	awaitAnotherAge(t, original)
 	for _, other := range []string{hidden, seen} {
 		copied := original.DeepCopy()
 		copied.ObjectMeta = metav1.ObjectMeta{Namespace: other, Name: app}
@@ -309,5 +305,72 @@ func TestSameGUIDInTwoSpaces(t *testing.T) {
 			}
 		}
 		return nil
+	})
+}
+
+// awaitAnotherAge waits until what is made now is younger than an object: ages are whole seconds.
+func awaitAnotherAge(t *testing.T, than client.Object) {
+	t.Helper()
+	testenv.Eventually(t, "objects have another age", func() error {
+		return testenv.ErrorIf(time.Since(than.GetCreationTimestamp().Time) < 2*time.Second, "not yet")
+	})
+}
+
+// TestHistoryOfOneNameInTwoSpaces gives packages, builds and deployments of one space the names of another's: everybody gets their own.
+func TestHistoryOfOneNameInTwoSpaces(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, started)
+	hidden, seen := e.CreateNamespace(t), e.createSpace(t)
+	namespace, user := e.createServiceAccount(t, "mallory")
+	e.bindRole(t, hidden, "torpor-space-developer", rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "mallory"})
+	e.awaitBinding(t, user, nil, hidden)
+	alice, mallory := e.callerNamed(t, "alice"), e.callerOf(t, namespace, "mallory")
+	image := alice.get(t, "/v3/packages?app_guids="+app).field(t, "resources.0.guid")
+	droplet := alice.get(t, "/v3/droplets?app_guids="+app).field(t, "resources.0.guid")
+	deployment := alice.send(t, "POST", "/v3/deployments", "{"+relatedTo(app)+"}").field(t, "guid")
+	first := &torporv1alpha1.CFDeployment{}
+	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: space, Name: deployment}, first))
+	awaitAnotherAge(t, first)
+	reference, lifecycle := korifiv1alpha1.Reference{Name: app}, korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}
+	ofImage := korifiv1alpha1.CFPackageSpec{Type: korifiv1alpha1.DockerPackage, AppRef: reference, Source: korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: "hers:1"}}}
+	for _, other := range []string{hidden, seen} {
+		at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: other, Name: name} }
+		e.ExpectCreated(t,
+			&korifiv1alpha1.CFApp{ObjectMeta: at(app), Spec: korifiv1alpha1.CFAppSpec{DisplayName: "hers", DesiredState: stopped, Lifecycle: lifecycle}},
+			&korifiv1alpha1.CFPackage{ObjectMeta: at(image), Spec: ofImage}, &korifiv1alpha1.CFPackage{ObjectMeta: at("another-" + other), Spec: ofImage},
+			&korifiv1alpha1.CFBuild{ObjectMeta: at(droplet), Spec: korifiv1alpha1.CFBuildSpec{AppRef: reference, PackageRef: korifiv1alpha1.Reference{Name: image}, Lifecycle: lifecycle}},
+			&torporv1alpha1.CFDeployment{ObjectMeta: at(deployment), Spec: torporv1alpha1.CFDeploymentSpec{
+				AppRef: torporv1alpha1.AppReference{Name: app}, DropletRef: &torporv1alpha1.AppReference{Name: droplet}, Strategy: torporv1alpha1.CanaryDeployment,
+			}},
+		)
+		testenv.Eventually(t, "the other deployment is over", func() error {
+			theirs := &torporv1alpha1.CFDeployment{}
+			err := e.Client.Get(t.Context(), client.ObjectKey{Namespace: other, Name: deployment}, theirs)
+			theirs.Status.Value, theirs.Status.Reason = torporv1alpha1.FinalizedDeployment, torporv1alpha1.CanceledState
+			return errors.Join(err, e.Client.Status().Update(t.Context(), theirs))
+		})
+	}
+	alice.awaitStatus(t, http.StatusOK, "/v3/deployments/"+deployment)
+	for _, path := range []string{"/v3/packages/" + image, "/v3/droplets/" + droplet, "/v3/deployments/" + deployment} {
+		mallory.awaitStatus(t, http.StatusOK, path)
+	}
+	alice.awaitStatus(t, http.StatusOK, "/v3/packages/another-"+seen)
+	// The index of the cache is a set, whose order is random.
+	for range 20 {
+		for runs, row := range map[string]struct {
+			caller   caller
+			strategy string
+		}{"shop:1": {alice, "rolling"}, "hers:1": {mallory, "canary"}} {
+			row.caller.expect(t, http.StatusOK, "GET /v3/packages/"+image, "", "data.image="+runs)
+			row.caller.expect(t, http.StatusOK, "GET /v3/droplets/"+droplet, "", "image="+runs)
+			row.caller.expect(t, http.StatusOK, "GET /v3/deployments/"+deployment, "", "strategy="+row.strategy)
+		}
+	}
+	// What is alone of its name belongs to the app of its own space, though there is an older one that alice sees.
+	made := alice.expect(t, http.StatusCreated, "POST /v3/builds", `{"package":{"guid":"another-`+seen+`"}}`).field(t, "guid")
+	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Namespace: seen, Name: made}, &korifiv1alpha1.CFBuild{}))
+	testenv.Eventually(t, "the package has its droplet", func() error {
+		r := alice.get(t, "/v3/packages/another-"+seen+"/droplets")
+		return testenv.ErrorIf(r.status != http.StatusOK || r.field(t, "resources#") != "1", "found %d %s", r.status, r.body)
 	})
 }

@@ -83,8 +83,8 @@ func TestAFailedManifestNamesWhatItApplied(t *testing.T) {
 	alice := e.callerNamed(t, "alice")
 	manifest := `{"applications":[{"name":"first","docker":{"image":"x:1"}},{"name":"second","docker":{"image":"x:1"}},{"name":"third","docker":{"image":"x:1"}}]}`
 	r := alice.send(t, "POST", "/v3/spaces/"+space+"/actions/apply_manifest", manifest)
-	if detail := r.field(t, "errors.0.detail"); r.status == http.StatusAccepted || !strings.HasSuffix(detail, "; applied before: first") {
-		t.Errorf("expected an error that names the app that was made, found %d %s", r.status, r.body)
+	if detail := r.field(t, "errors.0.detail"); r.status != http.StatusUnprocessableEntity || !strings.Contains(detail, "exceeded quota: small") || !strings.HasSuffix(detail, "; applied before: first") {
+		t.Errorf("expected 422 that names the quota and the app that was made, found %d %s", r.status, r.body)
 	}
 	alice.expect(t, http.StatusOK, "GET /v3/apps?space_guids="+space, "", "resources#=1", "resources.0.name=first")
 }

@@ -114,6 +114,9 @@ func FromError(err error, resourceType string) *CFError {
 	case k8serrors.IsUnauthorized(err):
 		return NewNotAuthenticated("Authentication error: Kubernetes does not know these credentials; log in again")
 	case k8serrors.IsForbidden(err):
+		if quota := describeQuotaRefusal(err); quota != "" {
+			return NewUnprocessableEntity(quota)
+		}
 		return NewNotAuthorized(err)
 	case (k8serrors.IsInvalid(err) || k8serrors.IsBadRequest(err) || k8serrors.IsAlreadyExists(err)) && errors.As(err, &status):
 		return NewUnprocessableEntity(status.Status().Message)
@@ -127,4 +130,14 @@ func FromError(err error, resourceType string) *CFError {
 	default:
 		return NewServiceUnavailable("Kubernetes did not answer as expected; try again, and if it stays so, ask the platform team for the log of torpor cf-api", err)
 	}
+}
+
+// describeQuotaRefusal says which quota has no room for an object, and for how much it has; empty for any other refusal. The API server
+// refuses what a quota has no room for with the same reason as what a caller has no right to do, and tells them apart in the text only.
+func describeQuotaRefusal(err error) string {
+	_, refusal, found := strings.Cut(err.Error(), " is forbidden: ")
+	if !found || !strings.HasPrefix(refusal, "exceeded quota: ") {
+		return ""
+	}
+	return "expected room in the quotas of the space, found none: " + refusal + "; delete what is not needed, or ask for a larger quota"
 }

@@ -196,7 +196,7 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 
 // restoreBefore gives an app the settings of the revision before that of a deployment.
 func (r *Request) restoreBefore(ctx context.Context, deployment *torporv1alpha1.CFDeployment) error {
-	app, err := r.Store.GetApp(ctx, r.Caller, deployment.Spec.AppRef.Name)
+	app, err := r.Store.GetAppInSpace(ctx, r.Caller, deployment.Namespace, deployment.Spec.AppRef.Name)
 	if err != nil {
 		return err
 	}

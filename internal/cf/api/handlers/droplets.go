@@ -114,7 +114,7 @@ func listPackageDroplets(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	app, err := r.Store.GetApp(ctx, r.Caller, from.Spec.AppRef.Name)
+	app, err := r.Store.GetAppInSpace(ctx, r.Caller, from.Namespace, from.Spec.AppRef.Name)
 	if err != nil {
 		return Response{}, err
 	}
@@ -227,7 +227,7 @@ func createBuild(ctx context.Context, r *Request, body payloads.BuildCreate) (Re
 	if err != nil {
 		return Response{}, err
 	}
-	app, err := r.Store.GetApp(ctx, r.Caller, from.Spec.AppRef.Name)
+	app, err := r.Store.GetAppInSpace(ctx, r.Caller, from.Namespace, from.Spec.AppRef.Name)
 	if err != nil {
 		return Response{}, err
 	}

@@ -123,7 +123,7 @@ func (r *Request) processWithLiveApp(ctx context.Context) (*korifiv1alpha1.CFPro
 	if err != nil {
 		return nil, nil, err
 	}
-	app, err := r.Store.GetLiveApp(ctx, r.Caller, process.Spec.AppRef.Name)
+	app, err := r.Store.GetLiveApp(ctx, r.Caller, process.Namespace, process.Spec.AppRef.Name)
 	return process, app, err
 }
 
@@ -217,7 +217,7 @@ func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFAp
 		return nil, nil, err
 	}
 	// Another client may have stopped or restarted the app during the wait.
-	if app, err = r.Store.GetLiveApp(ctx, r.Caller, app.Name); err != nil {
+	if app, err = r.Store.GetLiveApp(ctx, r.Caller, app.Namespace, app.Name); err != nil {
 		return nil, nil, err
 	}
 	return process, presenter.ReportInstances(app, process), nil

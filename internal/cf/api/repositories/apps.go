@@ -29,9 +29,16 @@ func (s *Store) GetApp(ctx context.Context, caller *authorization.Caller, guid s
 	return find[*korifiv1alpha1.CFApp](ctx, s, caller, guid, appLookup())
 }
 
-// GetLiveApp returns an app as it is at this moment, read with the caller's own rights.
-func (s *Store) GetLiveApp(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFApp, error) {
-	cached, err := s.GetApp(ctx, caller, guid)
+// GetAppInSpace returns an app that an object of a space names: other spaces may have an app of the same GUID.
+func (s *Store) GetAppInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFApp, error) {
+	lookup := appLookup()
+	lookup.space = space
+	return find[*korifiv1alpha1.CFApp](ctx, s, caller, guid, lookup)
+}
+
+// GetLiveApp returns an app of a space as it is at this moment, read with the caller's own rights.
+func (s *Store) GetLiveApp(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFApp, error) {
+	cached, err := s.GetAppInSpace(ctx, caller, space, guid)
 	if err != nil {
 		return nil, err
 	}

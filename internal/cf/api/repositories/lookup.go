@@ -93,6 +93,8 @@ type cacheLookup struct {
 	// noun names an item in errors for the log.
 	noun                   string
 	resource, resourceType string
+	// space is the only one that is looked in; empty for all.
+	space string
 }
 
 // find returns the object with a GUID, or a not-found error if there is none that the caller may get. GUIDs are only unique
@@ -100,7 +102,7 @@ type cacheLookup struct {
 // counts: whoever takes a GUID once more comes later.
 func find[T client.Object](ctx context.Context, s *Store, caller *authorization.Caller, guid string, l cacheLookup) (T, error) {
 	var none T
-	found, err := list[T](ctx, s, "find the "+l.noun, l.list, client.MatchingFields{byGUID: guid})
+	found, err := list[T](ctx, s, "find the "+l.noun, l.list, client.InNamespace(l.space), client.MatchingFields{byGUID: guid})
 	if err != nil {
 		return none, err
 	}
