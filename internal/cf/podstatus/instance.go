@@ -144,6 +144,16 @@ func describeWaiting(pod *corev1.Pod) string {
 	return ""
 }
 
+// DescribePullFailure says why an image is not pulled; empty if that is not what a Pod waits for.
+func DescribePullFailure(pod *corev1.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && (w.Reason == "ErrImagePull" || w.Reason == "ImagePullBackOff") {
+			return describeReason(w)
+		}
+	}
+	return ""
+}
+
 func describeReason(w *corev1.ContainerStateWaiting) string {
 	if w.Message == "" {
 		return w.Reason

@@ -101,14 +101,18 @@ func TestCount(t *testing.T) {
 		}
 		return p
 	}
+	onNode := func(node string, p *corev1.Pod) *corev1.Pod {
+		p.Spec.NodeName = node
+		return p
+	}
 	var found []RevisionPods
 	for _, p := range []*corev1.Pod{
-		pod("1", corev1.ConditionTrue, told.Add(time.Minute)), pod("1", corev1.ConditionTrue, told.Add(10*time.Second)),
+		onNode("a", pod("1", corev1.ConditionTrue, told.Add(time.Minute))), onNode("b", pod("1", corev1.ConditionTrue, told.Add(10*time.Second))),
 		pod("2", corev1.ConditionTrue, time.Time{}), pod("2", corev1.ConditionFalse, time.Time{}), pod("mine", corev1.ConditionTrue, time.Time{}),
 	} {
 		found = CountPod(found, p)
 	}
-	want := []RevisionPods{{Revision: 1, Draining: 2, Since: told}, {Revision: 2, Alive: 2, Ready: 1}, {Revision: revision.UnknownRevision, Alive: 1, Ready: 1}}
+	want := []RevisionPods{{Revision: 1, Draining: 2, Since: told, EndsBy: told.Add(10 * time.Second), NodeOfEnd: "b"}, {Revision: 2, Alive: 2, Ready: 1}, {Revision: revision.UnknownRevision, Alive: 1, Ready: 1}}
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}

@@ -19,6 +19,9 @@ type RevisionPods struct {
 	// Draining are terminating; Since is when the deletion of the first of them was requested.
 	Draining int32
 	Since    time.Time
+	// EndsBy is when the first of them has to have ended, which its node NodeOfEnd says, and nobody else.
+	EndsBy    time.Time
+	NodeOfEnd string
 	// Trouble is why one of those that are alive can neither be placed nor started; empty if none is in trouble.
 	Trouble string
 }
@@ -38,6 +41,9 @@ func CountPod(counts []RevisionPods, pod *corev1.Pod) []RevisionPods {
 		p.Draining++
 		if requested := deletionRequestedAt(pod); p.Since.IsZero() || requested.Before(p.Since) {
 			p.Since = requested
+		}
+		if end := pod.DeletionTimestamp.Time; p.EndsBy.IsZero() || end.Before(p.EndsBy) {
+			p.EndsBy, p.NodeOfEnd = end, pod.Spec.NodeName
 		}
 		return counts
 	}

@@ -12,6 +12,9 @@ import (
 // staleInterval is when a view that seems stale is looked at again; what makes it fresh is an event too.
 const staleInterval = 5 * time.Second
 
+// endSlack is how much longer than it should a kubelet may take to say that a Pod has ended.
+const endSlack = 30 * time.Second
+
 // Rules returns the whole decision in its order: the first rule that matches wins, and the last always does.
 // LRPs are deleted because the spec and the revisions say so; conditions are never read.
 func Rules() []decision.Rule[Observed, Plan] {
@@ -50,6 +53,9 @@ func Decide(o Observed) Plan {
 	}
 	if p.After == 0 {
 		p.After = timeUntilDrainTimeout(o)
+	}
+	if late := o.timeUntilLate(); late > 0 && (p.After == 0 || late < p.After) {
+		p.After = late
 	}
 	return p
 }

@@ -71,6 +71,14 @@ func withPods(rev int64, ready, draining int32) func(*Observed) {
 	}
 }
 
+// endingOn has an instance of the revision that was added last end on a node, where its time was over some time ago.
+func endingOn(node string, ago time.Duration) func(*Observed) {
+	return func(o *Observed) {
+		p := &o.Pods[len(o.Pods)-1]
+		p.Draining, p.Since, p.EndsBy, p.NodeOfEnd = 1, testNow().Add(-ago), testNow().Add(-ago), node
+	}
+}
+
 func whenStopped(o *Observed)                  { o.App.Started = false }
 func whenOverlapping(o *Observed)              { o.App.Overlap = true }
 func duringDeployment(o *Observed)             { o.App.LastStop = 3 }
@@ -189,6 +197,15 @@ func TestDecide(t *testing.T) {
 		"instances start": {observedApp(withLRP(5, 3), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0}},
 		"race k: instances that crash are reported": {
 			observedApp(withLRP(5, 3), func(o *Observed) { o.Pods = []podstatus.RevisionPods{{Revision: 5, Alive: 3, Crashed: 3}} }), decisionSummary{"starting", Nothing{}, starting, drained, 0},
+		},
+		"an instance whose node may yet say that it has ended is looked at again": {
+			observedApp(withLRP(5, 3), withPods(5, 2, 0), endingOn("n", 20*time.Second)), decisionSummary{"starting", Nothing{}, starting, draining, 10 * time.Second},
+		},
+		"an instance whose node says nothing is waited for, and the app says so": {
+			observedApp(withLRP(5, 3), withPods(5, 2, 0), endingOn("n", 30*time.Second)), decisionSummary{"starting", Nothing{}, korifiv1alpha1.BlockedReason, draining, 0},
+		},
+		"an instance too many that does not end is nobody's trouble": {
+			observedApp(withLRP(5, 3), withPods(5, 3, 0), endingOn("n", time.Hour)), decisionSummary{"running", Nothing{}, korifiv1alpha1.RunningReason, draining, 0},
 		},
 		"race g: an old instance does not count": {observedApp(withLRP(5, 3), withPods(5, 2, 0), withPods(4, 1, 0)), decisionSummary{"starting", Nothing{}, starting, draining, 0}},
 		"all instances run":                      {observedApp(withLRP(5, 3), withPods(5, 3, 0)), runs},

@@ -4,6 +4,7 @@ package process
 
 import (
 	"fmt"
+	"time"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -91,7 +92,7 @@ func planDeploying(o Observed) Plan {
 
 func planStarting(o Observed) Plan {
 	message, why := readinessMessage(o), o.obstacle()
-	if crashed := o.podsOf(o.TargetRevision()).Crashed; crashed > 0 {
+	if crashed := o.podsOf(o.TargetRevision()).Crashed; crashed > 0 && o.TargetRefusal() == "" {
 		return Plan{Ready: decision.False(korifiv1alpha1.StartingReason, fmt.Sprintf("%s, %d have crashed", message, crashed))}
 	}
 	if why != "" {
@@ -106,10 +107,32 @@ func (o Observed) obstacle() string {
 	if pods.Ready >= o.Desired {
 		return ""
 	}
-	if target := o.targetLRP(); target != nil && target.Refusal != "" {
-		return target.Refusal
+	if refusal := o.TargetRefusal(); refusal != "" {
+		return refusal
+	}
+	if o.timeUntilLate() == 0 && !pods.EndsBy.IsZero() {
+		return fmt.Sprintf("an instance was told to end, and its node %[1]q does not say that it has; if that node is gone for good, delete it, or "+
+			"kubectl taint nodes %[1]s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute", pods.NodeOfEnd)
 	}
 	return pods.Trouble
+}
+
+// TargetRefusal returns why Pods of the target revision are not made, or have no image; empty if nothing is known.
+func (o Observed) TargetRefusal() string {
+	if target := o.targetLRP(); target != nil {
+		return target.Refusal
+	}
+	return ""
+}
+
+// timeUntilLate returns how long an instance of the target revision has to end, before the one that takes its place is said to wait for
+// its node; 0 if that is over, or there is none. Kubernetes makes no second Pod of an index before the first is known to be gone.
+func (o Observed) timeUntilLate() time.Duration {
+	pods := o.podsOf(o.TargetRevision())
+	if pods.EndsBy.IsZero() || pods.Ready >= o.Desired {
+		return 0
+	}
+	return max(0, pods.EndsBy.Add(endSlack).Sub(o.Now))
 }
 
 func planWaitForReplaced(o Observed) Plan {

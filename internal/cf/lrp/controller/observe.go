@@ -18,6 +18,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
+	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -53,30 +54,54 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 			o.Pods = append(o.Pods, p)
 		}
 	}
-	if !o.LacksPods() || c.Clock.Since(o.StatefulSet.CreationTimestamp.Time) < minRefusalInterval {
-		return o, nil // Every start lacks Pods for a moment, and asking is a request.
+	switch {
+	case !o.LacksPods():
+		o.Refusal, err = c.readPullRefusal(ctx, o)
+	// Every start lacks Pods for a moment, and asking is a request.
+	case c.Clock.Since(o.StatefulSet.CreationTimestamp.Time) >= minRefusalInterval:
+		o.Refusal, err = c.readRefusal(ctx, o.StatefulSet)
 	}
-	o.Refusal, err = c.readRefusal(ctx, o.StatefulSet)
 	return o, err
 }
 
 // readRefusal returns what the StatefulSet's controller said last of a Pod that it could not make: it says that in an event only.
 func (c Controller) readRefusal(ctx context.Context, set *appsv1.StatefulSet) (string, error) {
+	said, err := c.readNewestEvent(ctx, set, "FailedCreate")
+	// What comes before this names the Pod, which differs from event to event.
+	if _, why, found := strings.Cut(said, " failed error: "); found {
+		said = why
+	}
+	return said[:min(len(said), maxRefusal)], err
+}
+
+// readPullRefusal returns why an image is not pulled whose Secrets are not all there: the kubelet goes on without them, so that the
+// registry's refusal reads as if the password was wrong, and names the Secrets in an event only.
+func (c Controller) readPullRefusal(ctx context.Context, o lrp.Observed) (string, error) {
+	at := slices.IndexFunc(o.Pods, func(pod *corev1.Pod) bool {
+		return !podstatus.IsTerminating(pod) && podstatus.DescribePullFailure(pod) != ""
+	})
+	if at < 0 || len(o.LRP.Spec.ImagePullSecrets) == 0 {
+		return "", nil
+	}
+	said, err := c.readNewestEvent(ctx, o.Pods[at], "FailedToRetrieveImagePullSecret")
+	if said == "" || err != nil {
+		return "", err
+	}
+	why := podstatus.DescribePullFailure(o.Pods[at])
+	return said[:min(len(said), maxRefusal)] + ": " + why[:min(len(why), maxRefusal)], nil
+}
+
+// readNewestEvent returns the message of the last event of a reason about an object; empty if there is none.
+func (c Controller) readNewestEvent(ctx context.Context, about client.Object, reason string) (string, error) {
 	var events corev1.EventList
-	err := c.live.List(ctx, &events, client.InNamespace(set.Namespace), client.MatchingFields{"involvedObject.uid": string(set.UID), "reason": "FailedCreate"}, client.Limit(maxEvents))
+	err := c.live.List(ctx, &events, client.InNamespace(about.GetNamespace()), client.MatchingFields{"involvedObject.uid": string(about.GetUID()), "reason": reason}, client.Limit(maxEvents))
 	if err != nil {
-		return "", fmt.Errorf("list events of the StatefulSet: %w", err)
+		return "", fmt.Errorf("list events of %s: %w", about.GetName(), err)
 	}
 	if len(events.Items) == 0 {
 		return "", nil
 	}
-	newest := slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
-	// What comes before this names the Pod, which differs from event to event.
-	_, why, found := strings.Cut(newest.Message, " failed error: ")
-	if !found {
-		why = newest.Message
-	}
-	return why[:min(len(why), maxRefusal)], nil
+	return slices.MaxFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) }).Message, nil
 }
 
 // listRemainingPods lists the Pods of an LRP past any cache.

@@ -106,7 +106,11 @@ func instanceStatuses(seen *observation) map[string]korifiv1alpha1.InstanceStatu
 		pod := &seen.pods[i]
 		index := podstatus.InstanceIndex(pod)
 		if index != "" && !podstatus.IsTerminating(pod) && revision.ParseVersion(pod.Labels[korifiv1alpha1.VersionLabel]) == seen.TargetRevision() {
-			all[index] = podstatus.InstanceStatus(pod)
+			one := podstatus.InstanceStatus(pod)
+			if refusal := seen.TargetRefusal(); refusal != "" && podstatus.DescribePullFailure(pod) != "" {
+				one.Details = refusal
+			}
+			all[index] = one
 		}
 	}
 	return all
