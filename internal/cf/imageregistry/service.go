@@ -135,14 +135,16 @@ func (s *Service) answerUnasked(a *askedImage) (build.ImageAnswer, bool) {
 	case !s.policy.mayAsk(registryHost(named)):
 		return build.ImageAnswer{Reason: korifiv1alpha1.RegistryNotAskedReason, Message: "--image-registries does not list " + reference.Domain(named)}, true
 	case s.isSilent(reference.Domain(named)):
-		return build.ImageAnswer{
-			Reason: korifiv1alpha1.RegistrySilentReason, Message: reference.Domain(named) + " did not answer a moment ago; push again once it does",
-		}, true
+		return silentAnswer(named), true
 	case len(s.waiting) >= maxWaiting:
 		return busyAnswer(), true
 	default:
 		return build.ImageAnswer{}, false
 	}
+}
+
+func silentAnswer(named reference.Named) build.ImageAnswer {
+	return build.ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: reference.Domain(named) + " did not answer a moment ago; push again once it does"}
 }
 
 func busyAnswer() build.ImageAnswer {
@@ -189,7 +191,7 @@ func (s *Service) takeNext() *askedImage {
 		registry, space := busyKeys(a)
 		switch {
 		case s.isSilent(reference.Domain(a.named)):
-			s.keep(a, build.ImageAnswer{Reason: korifiv1alpha1.RegistrySilentReason, Message: reference.Domain(a.named) + " did not answer a moment ago; push again once it does"})
+			s.keep(a, silentAnswer(a.named))
 		case s.clock.Since(a.waitsFor) > waitLimit:
 			s.keep(a, busyAnswer())
 		case next != nil || s.running >= maxAtOnce || s.busy[registry] >= maxOfRegistry || s.busy[space] >= maxOfSpace:
