@@ -18,7 +18,11 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	if err := rootCommand(os.Stderr, os.Getenv).ExecuteContext(ctx); err != nil {
+	err := limitMemory(os.Getenv)
+	if err == nil {
+		err = rootCommand(os.Stderr, os.Getenv).ExecuteContext(ctx)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(int(exit.CodeOf(err)))
 	}

@@ -162,6 +162,11 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	if slices.Contains(c.Args, "--controllers=backup") || len(c.VolumeMounts) != 1 || len(d.Spec.Template.Spec.Volumes) != 1 || c.Env[len(c.Env)-1].Name != "HTTPS_PROXY" {
 		t.Errorf("expected no backup, the volume and the variable, found %+v", c)
 	}
+	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+		return e.Name == "TORPOR_MEMORY_LIMIT" && e.ValueFrom != nil && e.ValueFrom.ResourceFieldRef != nil && e.ValueFrom.ResourceFieldRef.Resource == "limits.memory"
+	}) {
+		t.Errorf("expected the memory of the container in TORPOR_MEMORY_LIMIT, whatever resources are set, found %+v", c.Env)
+	}
 	for _, arg := range c.Args {
 		if name, isFlag := strings.CutPrefix(arg, "--"); isFlag {
 			name, _, _ = strings.Cut(name, "=")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
@@ -71,6 +72,27 @@ func TestBackupsHaveTheImageOfTheManager(t *testing.T) {
 		}
 	}
 	t.Errorf("expected TORPOR_IMAGE to be %s, found %v", c.Image, c.Env)
+}
+
+// Go knows its limit whatever memory the containers are given.
+func TestContainersTellGoTheirMemory(t *testing.T) {
+	for _, file := range []string{"manager/deployment.yaml", "cf-api/deployment.yaml"} {
+		documents := strings.Split(readConfig(t, file), "\n---\n")
+		at := slices.IndexFunc(documents, func(document string) bool { return strings.Contains(document, "kind: Deployment\n") })
+		var d appsv1.Deployment
+		if err := yaml.UnmarshalStrict([]byte(documents[max(at, 0)]), &d); err != nil {
+			t.Fatal(err)
+		}
+		c := d.Spec.Template.Spec.Containers[0]
+		told := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+			return e.Name == "TORPOR_MEMORY_LIMIT" && e.ValueFrom != nil && e.ValueFrom.ResourceFieldRef != nil &&
+				e.ValueFrom.ResourceFieldRef.Resource == "limits.memory" && e.ValueFrom.ResourceFieldRef.Divisor.IsZero()
+		})
+		fixed := slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" })
+		if c.Resources.Limits.Memory().IsZero() || !told || fixed {
+			t.Errorf("%s: expected TORPOR_MEMORY_LIMIT of limits.memory, and no GOMEMLIMIT, which would be the same for every limit; found %+v", file, c.Env)
+		}
+	}
 }
 
 // The signs of other projects are looked for by name, so the role has each name and no other object of those kinds.

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
@@ -50,6 +52,7 @@ func benchRunning(t *testing.T, figures map[string]float64) {
 		})
 	}
 	t.Logf("copied after %s", time.Since(begin))
+	w.managerEnvironment = deployedEnvironment(t)
 	w.runManager(t, os.Getenv("TORPOR_BINARY"))
 	testenv.Eventually(t, "the manager has looked at all", func() error {
 		if seen := len(readMetrics(t, w.managerMetrics, "torpor_app_revision{")); seen != manyApps {
@@ -58,7 +61,30 @@ func benchRunning(t *testing.T, figures map[string]float64) {
 		return testenv.ErrorIf(slices.Max(readMetrics(t, w.managerMetrics, "workqueue_depth{")) > 0, "it is busy")
 	})
 	figures["manager_rss_bytes_5000_running"] = w.readMetric(t, w.managerMetrics, "process_resident_memory_bytes")
-	t.Logf("%d apps run after %s; of the manager's memory %.0f MiB are in use", manyApps, time.Since(begin), w.readMetric(t, w.managerMetrics, "go_memstats_heap_alloc_bytes")/(1<<20))
+	t.Logf("%d apps run after %s; of the manager's memory %.0f MiB are in use, with the environment %s", manyApps, time.Since(begin),
+		w.readMetric(t, w.managerMetrics, "go_memstats_heap_alloc_bytes")/(1<<20), w.managerEnvironment)
+}
+
+// deployedEnvironment returns what the manager's container finds in its environment where it is deployed: Go's limit of memory comes
+// from there.
+func deployedEnvironment(t *testing.T) (all []string) {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "manager", "deployment.yaml"))
+	testenv.ExpectNoError(t, err)
+	var d appsv1.Deployment
+	testenv.ExpectNoError(t, yaml.UnmarshalStrict(raw, &d))
+	container := d.Spec.Template.Spec.Containers[0]
+	for _, e := range container.Env {
+		value := e.Value
+		if e.ValueFrom != nil {
+			if e.ValueFrom.ResourceFieldRef == nil || e.ValueFrom.ResourceFieldRef.Resource != "limits.memory" {
+				t.Fatalf("expected values and limits.memory in the manager's environment, found %s from elsewhere", e.Name)
+			}
+			value = strconv.FormatInt(container.Resources.Limits.Memory().Value(), 10)
+		}
+		all = append(all, e.Name+"="+value)
+	}
+	return all
 }
 
 // startOriginal starts an app of two instances, and plays the controller of StatefulSets, the scheduler and the nodes.

@@ -60,6 +60,8 @@ type env struct {
 	toHub        clientcmdapi.Cluster
 	manager      *testenv.Process
 	managerFlags []string
+	// managerEnvironment is added to the tests' own.
+	managerEnvironment []string
 	// api is the CF API; url and http lead to it.
 	api  *testenv.Process
 	url  string
@@ -121,7 +123,7 @@ func (w *env) startManager(t testing.TB, binary string, flags ...string) {
 // runManager also starts it again.
 func (w *env) runManager(t testing.TB, binary string) {
 	t.Helper()
-	w.manager = testenv.StartProcess(t, binary, w.managerFlags, nil)
+	w.manager = testenv.StartProcess(t, binary, w.managerFlags, w.managerEnvironment)
 	w.WaitForAppAdmission(t, system, korifiv1alpha1.FirstRevision)
 }
 

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+func TestGoUsesAShareOfTheContainersMemory(t *testing.T) {
+	const unlimited, container = int64(1) << 62, "536870912"
+	before := debug.SetMemoryLimit(unlimited)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	for name, row := range map[string]struct {
+		env  map[string]string
+		want int64
+		err  string
+	}{
+		"three quarters of what the container has":        {map[string]string{"TORPOR_MEMORY_LIMIT": container}, 536870912 / 100 * 75, ""},
+		"all of it where nobody says how much it is":      {nil, unlimited, ""},
+		"GOMEMLIMIT wins, which Go has read":              {map[string]string{"TORPOR_MEMORY_LIMIT": container, "GOMEMLIMIT": "1GiB"}, unlimited, ""},
+		"the largest number of bytes is no overflow":      {map[string]string{"TORPOR_MEMORY_LIMIT": "9223372036854775807"}, 9223372036854775807 / 100 * 75, ""},
+		"a quantity of Kubernetes is refused with a hint": {map[string]string{"TORPOR_MEMORY_LIMIT": "512Mi"}, unlimited, "expected TORPOR_MEMORY_LIMIT to be a number of bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			debug.SetMemoryLimit(unlimited)
+			err := limitMemory(func(name string) string { return row.env[name] })
+			if found := debug.SetMemoryLimit(-1); found != row.want || (err == nil) != (row.err == "") || err != nil && !strings.HasPrefix(err.Error(), row.err) {
+				t.Errorf("expected %d and %q, found %d and %v", row.want, row.err, found, err)
+			}
+		})
+	}
+}
