@@ -38,6 +38,9 @@ type fakeControllers struct {
 
 const fakeControllerInterval = 50 * time.Millisecond
 
+// spaceWithoutNamespace is the name of spaces that get no namespace.
+const spaceWithoutNamespace = "without-namespace"
+
 func startFakeControllers(t testing.TB, env *testenv.Environment) *fakeControllers {
 	t.Helper()
 	f := &fakeControllers{client: env.Client, idle: map[string]bool{}, crashing: map[string]bool{}, namespaces: map[string]bool{}}
@@ -170,6 +173,9 @@ func (f *fakeControllers) createNamespaces(ctx context.Context) {
 		f.createNamespace(ctx, orgs.Items[i].Name, map[string]string{korifiv1alpha1.OrgGUIDLabel: orgs.Items[i].Name})
 	}
 	for i := range spaces.Items {
+		if spaces.Items[i].Spec.DisplayName == spaceWithoutNamespace {
+			continue
+		}
 		f.createNamespace(ctx, spaces.Items[i].Name, map[string]string{
 			korifiv1alpha1.OrgGUIDLabel: spaces.Items[i].Namespace, korifiv1alpha1.SpaceGUIDLabel: spaces.Items[i].Name,
 		})

@@ -48,6 +48,13 @@ func (s *server) newHandler() *http.ServeMux {
 		}
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, req *http.Request) {
+		// Cloud Controller takes a slash at the end of a path, and some clients send one.
+		if path := strings.TrimRight(req.URL.Path, "/"); path != "" && path != req.URL.Path {
+			without := req.Clone(req.Context())
+			without.URL.Path, without.URL.RawPath = path, strings.TrimRight(req.URL.RawPath, "/")
+			mux.ServeHTTP(w, without)
+			return
+		}
 		unmatched := errorForUnmatched(w, req, mux)
 		s.writeError(w, req, unmatched)
 		s.metrics.observeRequest(unknownRoute, unmatched.Status, 0)

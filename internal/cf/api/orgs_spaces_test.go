@@ -25,6 +25,10 @@ func TestAdminMakesOrgsSpacesAndRoles(t *testing.T) {
 	inOrg := `"relationships":{"organization":{"data":{"guid":"` + org + `"}}}`
 	space := ada.expect(t, http.StatusCreated, "POST /v3/spaces", `{"name":"stage",`+inOrg+`}`).field(t, "guid")
 	ada.expect(t, http.StatusUnprocessableEntity, "POST /v3/spaces", `{"name":"stage",`+inOrg+`}`, "errors.0.detail=Name must be unique per organization")
+	// The client would be told that it may use what nothing can be made in.
+	if r := ada.expect(t, http.StatusServiceUnavailable, "POST /v3/spaces", `{"name":"`+spaceWithoutNamespace+`",`+inOrg+`}`); !strings.Contains(r.body, "was made, and has no namespace yet") {
+		t.Errorf("found %s, want a sentence that says what there is", r.body)
+	}
 	carol.expect(t, http.StatusUnprocessableEntity, "POST /v3/spaces", `{"name":"mine",`+inOrg+`}`)
 	asUser := `"user":{"data":{"username":"` + other + `"}}`
 	role := `{"type":"space_developer","relationships":{` + asUser + `,"space":{"data":{"guid":"` + space + `"}}}}`

@@ -194,7 +194,33 @@ func matchResources(context.Context, *Request) (Response, error) {
 	return response, err
 }
 
+// copyPackage names the image of another app's package, as cf copy-source does.
+func copyPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (Response, error) {
+	from, err := r.Store.GetPackage(ctx, r.Caller, r.query().Get("source_guid"))
+	if err != nil {
+		return Response{}, err
+	}
+	app, err := r.Store.GetApp(ctx, r.Caller, body.Relationships.App.Data.GUID)
+	if err != nil {
+		return Response{}, err
+	}
+	switch {
+	case from.Spec.Type != korifiv1alpha1.DockerPackage:
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of an image in source_guid, because code is with its builder, found one of type " + string(from.Spec.Type) + "; push the code to the other app")
+	case len(from.Spec.Source.Registry.ImagePullSecrets) > 0:
+		return Response{}, apierrors.NewUnprocessableEntity("expected a package of an image that needs no login in source_guid, because a login is its app's own, found one that has a login; push the image with --docker-username")
+	}
+	if err := requireImages(app); err != nil {
+		return Response{}, err
+	}
+	made, err := r.Store.CreatePackage(ctx, r.Caller, app, repositories.PackageImage{Name: from.Spec.Source.Registry.Image})
+	return presentCreated(r, presenter.ForPackage, made, err)
+}
+
 func createPackage(ctx context.Context, r *Request, body payloads.PackageCreate) (Response, error) {
+	if r.query().Has("source_guid") {
+		return copyPackage(ctx, r, body)
+	}
 	isCode := r.Builder != nil && body.Type == string(korifiv1alpha1.BitsPackage)
 	switch {
 	case !isCode && body.Type != string(korifiv1alpha1.DockerPackage):

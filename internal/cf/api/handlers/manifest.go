@@ -24,15 +24,17 @@ func applyManifest(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	// Nothing takes back what was applied, so that everything is refused first that can be.
-	for _, wanted := range manifest.Applications {
-		_, missing := r.findServices(ctx, wanted)
+	services := make([][]*korifiv1alpha1.CFServiceInstance, len(manifest.Applications))
+	for i, wanted := range manifest.Applications {
+		found, missing := r.findServices(ctx, wanted)
+		services[i] = found
 		if err := cmp.Or(r.checkApp(r.guid(), wanted), r.checkRoutes(ctx, wanted), missing); err != nil {
 			return Response{}, err
 		}
 	}
 	var warnings []string
 	for i, wanted := range manifest.Applications {
-		warning, err := r.applyApp(ctx, r.guid(), wanted)
+		warning, err := r.applyApp(ctx, r.guid(), wanted, services[i])
 		if err != nil {
 			return Response{}, nameAppliedApps(err, manifest.Applications[:i])
 		}
@@ -177,8 +179,8 @@ func requireImages(app *korifiv1alpha1.CFApp) error {
 		string(app.Spec.Lifecycle.Type) + "; delete it, or push under another name")
 }
 
-// applyApp changes an app to what a manifest describes, and creates it first if there is none.
-func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.ManifestApp) (warning string, err error) {
+// applyApp changes an app to what a manifest describes, with the services that it names, and creates it first if there is none.
+func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.ManifestApp, services []*korifiv1alpha1.CFServiceInstance) (warning string, err error) {
 	app, err := r.Store.FindAppByName(space, wanted.Name)
 	if err != nil {
 		return "", err
@@ -202,7 +204,7 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 			return "", err
 		}
 	}
-	if err := r.bindServices(ctx, app, wanted); err != nil {
+	if err := r.bindServices(ctx, app, wanted, services); err != nil {
 		return "", err
 	}
 	return r.applyRoutes(ctx, app, wanted)

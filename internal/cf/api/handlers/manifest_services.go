@@ -32,10 +32,9 @@ func (r *Request) findServices(ctx context.Context, wanted payloads.ManifestApp)
 }
 
 // bindServices gives an app the credentials of the services in a manifest. Others that it has stay, as in Cloud Controller.
-func (r *Request) bindServices(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestApp) error {
-	services, err := r.findServices(ctx, wanted)
-	if err != nil || len(services) == 0 {
-		return err
+func (r *Request) bindServices(ctx context.Context, app *korifiv1alpha1.CFApp, wanted payloads.ManifestApp, services []*korifiv1alpha1.CFServiceInstance) error {
+	if len(services) == 0 {
+		return nil
 	}
 	bound, err := r.servicesOfApp(ctx, app)
 	if err != nil {

@@ -221,10 +221,15 @@ func (r *Request) updateOrgOrSpace(ctx context.Context, one repositories.OrgOrSp
 	return r.Store.UpdateOrgOrSpace(ctx, r.Caller, one, body.Name, body.Metadata)
 }
 
+// waitForNamespace returns an error if what was made has no namespace in time: the client would be told that it may use it.
 func (r *Request) waitForNamespace(ctx context.Context, made repositories.OrgOrSpace) error {
 	ctx, cancel := context.WithTimeout(ctx, maxHold)
 	defer cancel()
-	return r.Store.WaitForNamespace(ctx, made.GUID)
+	isThere, err := r.Store.WaitForNamespace(ctx, made.GUID)
+	if err == nil && !isThere {
+		return apierrors.NewServiceUnavailable("'"+made.Name+"' was made, and has no namespace yet; look whether it is there before you use it, and if it stays away, ask the platform team whether torpor manager is running", nil)
+	}
+	return err
 }
 
 func deleteOrg(ctx context.Context, r *Request) (Response, error) {

@@ -13,6 +13,10 @@ import (
 
 func getRoot(_ context.Context, r *Request) (Response, error) { return ok(presenter.ForRoot(r.Base)) }
 
+func getResources(_ context.Context, r *Request) (Response, error) {
+	return ok(presenter.ForResources(r.Base))
+}
+
 func getInfo(_ context.Context, r *Request) (Response, error) {
 	return ok(map[string]any{"name": "torpor", "build": "", "version": 0, "cli_version": map[string]string{"minimum": "", "recommended": ""}, "links": presenter.Links{"self": {HRef: r.Base + "/v3/info"}}})
 }

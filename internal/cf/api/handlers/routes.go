@@ -42,6 +42,7 @@ func Routes() []Route {
 func generalRoutes() []Route {
 	return []Route{
 		{get, "/{$}", true, "where everything is, and the version", "", getRoot},
+		{get, "/v3", true, "where the resources are", "", getResources},
 		{get, "/v3/info", true, "about this API", "", getInfo},
 		{get, "/healthz", true, "for probes: it runs", "", getHealth},
 		{get, "/readyz", true, "for probes: what it shows is not long past", "", getReadiness},
@@ -128,7 +129,7 @@ func processRoutes() []Route {
 func dropletRoutes() []Route {
 	return []Route{
 		{get, "/v3/packages", false, "packages: `app_guids`, `space_guids`, `organization_guids`", listsApps, listPackages},
-		{post, "/v3/packages", false, "name an image, or with --builder-url await code; a login at its registry becomes a Secret of the app", "create cfpackages; for a login create and patch secrets", withBody(createPackage)},
+		{post, "/v3/packages", false, "name an image, or with --builder-url await code; a login at its registry becomes a Secret of the app; with `source_guid` the image of another package", "create cfpackages; for a login create and patch secrets; for a copy get cfpackages", withBody(createPackage)},
 		{get, "/v3/packages/{guid}", false, "a package", "get cfpackages", getPackage},
 		{post, "/v3/packages/{guid}/upload", false, "hand code to the builder; held until it is kept, at most 10 min", "patch cfpackages", uploadCode},
 		{get, "/v3/packages/{guid}/droplets", false, "the droplets made from it", "get cfpackages, cfapps", listPackageDroplets},

@@ -29,7 +29,7 @@ func CheckAppName(name string) error {
 	return apierrors.NewUnprocessableEntity("expected a name of letters, digits, dashes and underscores, found " + strconv.Quote(name) + "; choose another")
 }
 
-// Manifest is a manifest as cf push sends it. Fields that Torpor does not know are ignored.
+// Manifest is a manifest as cf push sends it. Fields that Torpor does not know are ignored, with a warning.
 type Manifest struct {
 	Applications []ManifestApp `json:"applications"`
 }
@@ -54,8 +54,9 @@ type ManifestApp struct {
 	// Buildpacks and Stack are for who builds code.
 	Buildpacks []string `json:"buildpacks"`
 	Stack      string   `json:"stack"`
-	// parts are all that the app has, also those that are ignored.
-	parts map[string]json.RawMessage
+	// parts are all that the app has, also those that are ignored; processParts are those of its processes.
+	parts        map[string]json.RawMessage
+	processParts []map[string]json.RawMessage
 }
 
 // ManifestProcess is one process of a manifest; nil and empty leave a field as it is.
@@ -72,9 +73,6 @@ type ManifestProcess struct {
 	Timeout                      *int32  `json:"timeout,omitempty"`
 	// Ports are where an image listens that does not listen at $PORT; the first becomes $PORT.
 	Ports []int32 `json:"ports,omitempty"`
-	// These are ignored, with a warning.
-	LogRateLimit   string `json:"log-rate-limit-per-second,omitempty"`
-	ReadinessCheck string `json:"readiness-health-check-type,omitempty"`
 }
 
 // ReadManifest reads the body of a request with a manifest.
@@ -100,7 +98,12 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 		}
 	}
 	for i := range m.Applications {
-		m.Applications[i].parts = parts.Applications[i]
+		app := &m.Applications[i]
+		if app.parts = parts.Applications[i]; app.parts["processes"] != nil {
+			if err := explainParseError(json.Unmarshal(app.parts["processes"], &app.processParts)); err != nil {
+				return Manifest{}, err
+			}
+		}
 	}
 	if len(m.Applications) == 0 {
 		return Manifest{}, apierrors.NewUnprocessableEntity("expected at least one app under applications, found none; name one")
@@ -149,6 +152,11 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	}
 	if a.NoRoute && (len(a.Routes) > 0 || a.RandomRoute) || len(a.Routes) > maxManifestRoutes {
 		return apierrors.NewUnprocessableEntity(about + "expected no-route or at most " + strconv.Itoa(maxManifestRoutes) + " routes, found both or more; choose one")
+	}
+	for _, route := range a.Routes {
+		if err := route.Validate(); err != nil {
+			return apierrors.NewUnprocessableEntity(about + err.Error())
+		}
 	}
 	if err := validateServices(a.Services); err != nil {
 		return apierrors.NewUnprocessableEntity(about + err.Error())
@@ -214,40 +222,6 @@ func (a ManifestApp) Variables() map[string]*string {
 		}
 	}
 	return vars
-}
-
-// IgnoredParts returns a warning for each part of an app that was ignored although it asks for something.
-func (a ManifestApp) IgnoredParts(isCodeBuilt bool) []string {
-	const ready = "an instance is ready when its health check has succeeded once"
-	var all []string
-	warn := func(name, instead string, is json.RawMessage) {
-		if text := string(is); !slices.Contains([]string{"", `""`, "null", "false", "[]", "{}"}, text) {
-			all = append(all, fmt.Sprintf("App '%s': %s of the manifest was ignored; %s.", a.Name, name, instead))
-		}
-	}
-	for _, part := range []struct{ name, instead string }{
-		{"sidecars", "make a process of each"},
-		{"buildpack", "name buildpacks"},
-		{"features", "none can be switched"},
-		{"readiness-health-check-http-endpoint", ready},
-		{"readiness-health-check-invocation-timeout", ready},
-		{"readiness-health-check-interval", ready},
-	} {
-		warn(part.name, part.instead, a.parts[part.name])
-	}
-	if !isCodeBuilt || a.Docker != nil {
-		warn("buildpacks", "no code is built", a.parts["buildpacks"])
-		warn("stack", "no code is built", a.parts["stack"])
-	}
-	for _, p := range a.AllProcesses() {
-		if p.LogRateLimit != "" && p.LogRateLimit != "-1" {
-			warn("log-rate-limit-per-second", "no limit is enforced", json.RawMessage(p.LogRateLimit))
-		}
-		if p.ReadinessCheck != "" && p.ReadinessCheck != string(korifiv1alpha1.ProcessHealthCheck) {
-			warn("readiness-health-check-type", ready, json.RawMessage(p.ReadinessCheck))
-		}
-	}
-	return all
 }
 
 // DiskSize returns the disk quota, in whichever way it is written.

@@ -4,6 +4,8 @@ package payloads
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"strings"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -83,6 +85,16 @@ func (d Destination) ProcessType() string {
 type ManifestRoute struct {
 	Route    string `json:"route"`
 	Protocol string `json:"protocol"`
+	// Options are ignored, with a warning.
+	Options map[string]json.RawMessage `json:"options"`
+}
+
+// Validate refuses what Torpor does not serve.
+func (r ManifestRoute) Validate() error {
+	if r.Protocol != "" && r.Protocol != korifiv1alpha1.HTTP1DestinationProtocol {
+		return fmt.Errorf("expected the protocol http1 of the route %s, found %q; leave it out", r.Route, r.Protocol)
+	}
+	return nil
 }
 
 // Split returns the name and the path of an address such as shop.apps.example.com/cart.

@@ -131,9 +131,7 @@ func manifestFields(p payloads.ManifestProcess) map[string]any {
 	if raw, err := json.Marshal(p); err == nil {
 		_ = json.Unmarshal(raw, &all)
 	}
-	for _, ignored := range []string{"type", "log-rate-limit-per-second", "readiness-health-check-type"} {
-		delete(all, ignored)
-	}
+	delete(all, "type")
 	return all
 }
 

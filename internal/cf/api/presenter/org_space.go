@@ -38,6 +38,15 @@ func ForRoot(base string) APIRoot {
 	}}
 }
 
+// ForResources shows the addresses of the resources that apps are made of.
+func ForResources(base string) map[string]Links {
+	links := Links{"self": {HRef: base + "/v3"}}
+	for _, resource := range []string{"apps", "builds", "deployments", "domains", "droplets", "organizations", "packages", "processes", "roles", "routes", "service_instances", "spaces", "tasks"} {
+		links[resource] = Link{HRef: base + "/v3/" + resource}
+	}
+	return map[string]Links{"links": links}
+}
+
 // OrgOrSpaceResponse is an org or a space of CF v3.
 type OrgOrSpaceResponse struct {
 	Resource

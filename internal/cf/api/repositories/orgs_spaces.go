@@ -180,12 +180,15 @@ func (s *Store) CreateSpace(ctx context.Context, caller *authorization.Caller, o
 	return OrgOrSpace{GUID: space.Name, Name: name, Org: org, Created: space.CreationTimestamp.Time}, err
 }
 
-// WaitForNamespace waits until an org or a space has its namespace, so that the caller's next request can use it.
-func (s *Store) WaitForNamespace(ctx context.Context, guid string) error {
-	return s.WatchUntil(ctx, guid, func() (bool, error) {
+// WaitForNamespace waits until an org or a space has its namespace, so that the caller's next request can use it. It reports whether that
+// came before the context's end.
+func (s *Store) WaitForNamespace(ctx context.Context, guid string) (isThere bool, err error) {
+	err = s.WatchUntil(ctx, guid, func() (bool, error) {
 		orgs, spaces, err := s.listOrgsAndSpaces(ctx)
-		return slices.ContainsFunc(append(orgs, spaces...), func(one OrgOrSpace) bool { return one.GUID == guid }), err
+		isThere = slices.ContainsFunc(append(orgs, spaces...), func(one OrgOrSpace) bool { return one.GUID == guid })
+		return isThere, err
 	})
+	return isThere, err
 }
 
 // DeleteOrg deletes an org with all that is in it.

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package payloads
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxUnknownParts bounds a warning, and maxPartName what it says of each part: whoever writes the manifest chooses both.
+const maxUnknownParts, maxPartName = 10, 40
+
+// manifestParts returns what a manifest may have of an app or a process, with what to do instead of those parts that are ignored. What
+// comes without is applied, or is for the client alone.
+func manifestParts() map[string]string {
+	const ready = "an instance is ready when its health check has succeeded once"
+	parts := map[string]string{
+		"buildpack": "name buildpacks", "buildpacks": "no code is built", "cnb-credentials": "the builder has those of its own",
+		"features": "none can be switched", "health-check-interval": "an instance is checked every second until it is ready, and then every 30",
+		"lifecycle":                 "an app with docker.image is for images, and any other for buildpacks",
+		"log-rate-limit-per-second": "no limit is enforced", "readiness-health-check-http-endpoint": ready, "readiness-health-check-interval": ready,
+		"readiness-health-check-invocation-timeout": ready, "readiness-health-check-type": ready,
+		"sidecars": "make a process of each", "stack": "no code is built", "user": "an instance runs as the user that its image names",
+	}
+	for _, applied := range []string{
+		"command", "default-route", "disk-quota", "disk_quota", "docker", "env", "health-check-http-endpoint", "health-check-invocation-timeout",
+		"health-check-type", "instances", "memory", "metadata", "name", "no-route", "path", "ports", "processes", "random-route", "routes", "services",
+		"timeout", "type",
+	} {
+		parts[applied] = ""
+	}
+	return parts
+}
+
+// IgnoredParts returns a warning of each part of an app that was ignored although it asks for something.
+func (a ManifestApp) IgnoredParts(isCodeBuilt bool) []string {
+	known := manifestParts()
+	var warnings, unknown []string
+	for _, parts := range append([]map[string]json.RawMessage{a.parts}, a.processParts...) {
+		for _, name := range slices.Sorted(maps.Keys(parts)) {
+			instead, isKnown := known[name]
+			switch {
+			case !a.isWish(name, string(parts[name]), isCodeBuilt):
+			case !isKnown:
+				unknown = append(unknown, fmt.Sprintf("%q", name[:min(len(name), maxPartName)]))
+			case instead != "":
+				warnings = append(warnings, fmt.Sprintf("App '%s': %s of the manifest was ignored; %s.", a.Name, name, instead))
+			}
+		}
+	}
+	for _, route := range a.Routes {
+		if len(route.Options) > 0 {
+			warnings = append(warnings, fmt.Sprintf("App '%s': options of routes of the manifest were ignored; requests are shared as instances are.", a.Name))
+		}
+	}
+	if len(unknown) > 0 {
+		all := slices.Compact(slices.Sorted(slices.Values(unknown)))
+		warnings = append(warnings, fmt.Sprintf("App '%s': %s of the manifest, which Torpor does not know, had no effect.", a.Name, strings.Join(all[:min(len(all), maxUnknownParts)], ", ")))
+	}
+	// Processes have the same parts.
+	slices.Sort(warnings)
+	return slices.Compact(warnings)
+}
+
+// isWish reports whether a part asks for something that is not so anyway.
+func (a ManifestApp) isWish(name, value string, isCodeBuilt bool) bool {
+	if slices.Contains([]string{"", `""`, "null", "false", "[]", "{}"}, value) {
+		return false
+	}
+	switch name {
+	case "buildpacks", "stack":
+		return !isCodeBuilt || a.Docker != nil
+	case "lifecycle":
+		return (value == `"docker"`) != (a.Docker != nil) || value == `"cnb"`
+	case "log-rate-limit-per-second":
+		return value != `"-1"` && value != "-1"
+	case "readiness-health-check-type":
+		return value != `"process"`
+	default:
+		return true
+	}
+}
