@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,6 +95,50 @@ func TestPathsInDocumentsExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A test in backticks, with or without the name of a row, is there: who reads that something is tested can look.
+func TestTestsInDocumentsExist(t *testing.T) {
+	names, texts := map[string]bool{}, strings.Builder{}
+	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	for _, file := range listFiles(t) {
+		if !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text := readFile(t, file)
+		texts.WriteString(text)
+		for _, m := range function.FindAllStringSubmatch(text, -1) {
+			names[m[1]] = true
+		}
+	}
+	for _, doc := range listFiles(t) {
+		if !strings.HasPrefix(doc, "docs/") || path.Ext(doc) != ".md" {
+			continue
+		}
+		for _, named := range quotedTests(withoutFences(readFile(t, doc))) {
+			test, row, hasRow := strings.Cut(named, "/")
+			isRow := !hasRow || strings.Contains(texts.String(), strconv.Quote(strings.ReplaceAll(row, "_", " "))) ||
+				matchesFiles("internal/*/*/testdata/"+row+".txt")
+			if !names[test] || !isRow {
+				t.Errorf("%s: names the test `%s`, which does not exist", doc, named)
+			}
+		}
+	}
+}
+
+func TestTestsInDocumentsAreRecognised(t *testing.T) {
+	text := withoutFences("See `TestFaults`, `TestFaults/all_calls`, not TestOf, `RUN=TestName`, `Testing` or `make test`.\n```\n`TestFenced`\n```\n")
+	if got, want := quotedTests(text), []string{"TestFaults", "TestFaults/all_calls"}; !slices.Equal(got, want) {
+		t.Errorf("expected %q, found %q", want, got)
+	}
+}
+
+// quotedTests are the tests in backticks.
+func quotedTests(text string) (found []string) {
+	for _, m := range regexp.MustCompile("`(Test[A-Z]\\w*(?:/[^`]+)?)`").FindAllStringSubmatch(text, -1) {
+		found = append(found, m[1])
+	}
+	return found
 }
 
 func TestPathsInDocumentsAreRecognised(t *testing.T) {
