@@ -41,7 +41,7 @@ and stops when the kind is removed, while the manager goes on.
 
 Exit codes: 0 after a stop by signal, 1 after an error.
 Environment: AWS_ENDPOINT_URL replaces EC2's endpoint for every cluster whose Secret has no endpoint_url; TORPOR_IMAGE is the
-default of --image; of TORPOR_MEMORY_LIMIT, in bytes, Go uses three quarters, unless GOMEMLIMIT says otherwise.`,
+default of --image; of TORPOR_MEMORY_LIMIT, in bytes, Go uses 70 percent, unless GOMEMLIMIT says otherwise.`,
 		Example: `  # Inside a cluster
   torpor manager --leader-elect --namespace torpor-system
 

@@ -10,7 +10,7 @@ import (
 
 // goMemoryPercent is how much of the container's memory Go may use. The kernel counts more than Go knows of: the pages of the program
 // itself, files, sockets; and a collector that begins at the limit itself begins too late.
-const goMemoryPercent = 75
+const goMemoryPercent = 70
 
 // limitMemory keeps Go below the memory of the container, which the Deployment hands over in TORPOR_MEMORY_LIMIT. GOMEMLIMIT, which Go
 // itself reads, wins.
