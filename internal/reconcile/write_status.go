@@ -203,7 +203,8 @@ func (p *Pass[T, S, P]) rememberStatus(ctx context.Context, obj T, mayBeLater bo
 	for field := range remembered {
 		kept = append(kept, field)
 	}
-	if wanted == is || p.schema.keepsAll(p.Recoverable) && (mayBeLater || lacksOnly(had, wanted, p.Recoverable)) {
+	if wanted == is || mayBeLater && p.schema.keepsAll(kept) ||
+		p.schema.keepsAll(p.Recoverable) && lacksOnly(had, wanted, p.Recoverable) {
 		return false, kept, nil
 	}
 	var annotation any // Null removes it.

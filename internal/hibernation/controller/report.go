@@ -50,7 +50,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	}
 	c.accounts.ExpectPass(seen.name, plan.RequeueAfter)
 	return reconcile.FollowUp{
-		RemembersLater: isJustResumed(plan.Record, seen.Now),
+		RemembersLater: isResumeRecent(plan.Record, seen.Now),
 		Rule:           plan.Rule, RequeueAfter: max(plan.RequeueAfter, seen.ownerInterval), Events: events,
 		AfterSave: func() {
 			c.Metrics.countTransitions(events, decided)
@@ -62,12 +62,13 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	}
 }
 
-// rememberDelay is for how long the status alone knows the end of a resume: while a fleet resumes, a write less for each cluster counts.
-// The looks of the aftercare come after that.
+// rememberDelay is for how long the status alone knows the beginning or the end of a resume, and of the stop that was before: while a fleet
+// resumes, a write less for each cluster counts. Passes that wait for machines, and those of the aftercare, come after that.
 const rememberDelay = time.Minute
 
-func isJustResumed(r *hivev1.HibernationRecord, now time.Time) bool {
-	return r != nil && r.ResumedAt != nil && now.Sub(r.ResumedAt.Time) < rememberDelay
+func isResumeRecent(r *hivev1.HibernationRecord, now time.Time) bool {
+	isRecent := func(at *metav1.Time) bool { return at != nil && now.Sub(at.Time) < rememberDelay }
+	return r != nil && (isRecent(r.ResumeStartedAt) || isRecent(r.ResumedAt))
 }
 
 // addTrouble adds a condition that most clusters never have. Once one had it, it stays, so that its end can be waited for.
