@@ -191,7 +191,8 @@ func waitForSecondMiss(d *derivedFacts, p *instanceFacts) Plan {
 // settle is the plan when nothing is to be done by clustering.
 func settle(d *derivedFacts, _ *instanceFacts) Plan {
 	plan := Plan{Why: "nothing is to be done", After: healthyInterval}
-	if d.state != StateHealthy || d.switchoverRequested || !d.primary.Past.StalledSince.IsZero() || d.any(isHidden) {
+	isUnwatched := d.any(func(i *instanceFacts) bool { return i.IsUnwatched })
+	if d.state != StateHealthy || d.switchoverRequested || !d.primary.Past.StalledSince.IsZero() || d.any(isHidden) || isUnwatched {
 		plan.After = degradedInterval
 	}
 	for _, i := range d.instances {

@@ -144,6 +144,10 @@ func commitWaiting(s *Instance) { s.SemiSync.Waiting, s.Owned = 1, parseTestSet(
 
 func stopAsked(o *Observed) { o.StopAsked = true; o.History.StopAskedSince = o.Now }
 
+func unwatched(s *Instance) { s.IsUnwatched = true }
+
+func receivesFromOtherPort(s *Instance) { s.Channel.SourcePort++ }
+
 func replicatesFrom(source int) func(*Instance) {
 	return func(s *Instance) { s.Channel.SourceHost = host(source) }
 }
@@ -310,6 +314,7 @@ func TestDecide(t *testing.T) {
 		"an SQL thread that a full volume stopped is started":                         {healthyCluster(withInstance(1, sqlFailed, func(s *Instance) { s.Channel.SQLErrno = 1114 })), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
 		"a replica that does not receive has its IO thread started":                   {healthyCluster(withInstance(1, ioStopped)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
 		"a replica that is connecting is left to it":                                  {healthyCluster(withInstance(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
+		"a replica of another server of the primary's host stops receiving":           {healthyCluster(withInstance(1, receivesFromOtherPort)), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
 		"a replica of another stops receiving":                                        {healthyCluster(withInstance(1, replicatesFrom(2))), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
 		"a replica of another keeps its relay log until that is applied":              {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped, withUnappliedRelayLog)), settledAs(StateDegraded)},
 		"a replica of another that has applied its relay log follows the primary":     {healthyCluster(withInstance(1, replicatesFrom(2), ioStopped)), decision{"configure a replica", ConfigureReplica{1, 0}, StateDegraded}},
@@ -425,6 +430,7 @@ func TestSettledClustersAreLookedAtInTime(t *testing.T) {
 		"one with a replica that is almost too late just then": {healthyCluster(maxDelay, withInstance(2, laggingBy(57*time.Second))), 3 * time.Second},
 		"one with a replica that is late without a limit":      {healthyCluster(withInstance(2, laggingBy(57*time.Second))), healthyInterval},
 		"one with a replica that is a little late":             {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Second))), healthyInterval},
+		"one with a replica that nobody watches soon":          {healthyCluster(withInstance(1, unwatched)), degradedInterval},
 		"one with a replica at the limit soon":                 {healthyCluster(maxDelay, withInstance(2, laggingBy(time.Minute))), degradedInterval},
 	} {
 		if p := Decide(row.in); p.Rule != "settled" || p.After != row.want {
@@ -645,12 +651,14 @@ func findIncompleteness(o Observed, p Plan) string {
 		}
 	}
 	_, idle := p.Do.(Nothing)
+	_, endsStop := p.Do.(EndStop)
+	mayAct := !o.StopAsked || o.Stop == nil || o.IsStopOverdue && endsStop
 	switch {
 	case p.Rule == "" || p.Do == nil || p.Why == "" || p.State == "":
 		return "no rule, action, reason or state"
 	case p.After <= 0 || p.After > stoppedInterval || !idle && p.After != immediately:
 		return "looks again at a wrong time"
-	case o.StopAsked && o.Stop != nil && !idle:
+	case !idle && !mayAct:
 		return "acts although it is stopped"
 	case len(p.Instances) != max(o.Replicas, 0):
 		return "does not report every instance"
@@ -692,7 +700,7 @@ func randomObserved(rng *rand.Rand) Observed {
 			s.Executed = parseTestSet(text)
 		}
 		if i != o.Primary || rarely() {
-			s.Channel = ReplicationChannel{!rarely(), host(max(0, o.Primary)), threads[rng.IntN(4)], threads[rng.IntN(4)], 1236 * (rng.IntN(12) / 11), 1062 * (rng.IntN(12) / 11), 0, s.ReadOnly, s.ReadOnly, time.Duration(rng.IntN(3)-1) * 2 * heardTimeout, s.Executed}
+			s.Channel = ReplicationChannel{!rarely(), host(max(0, o.Primary)), rng.IntN(12) / 11, threads[rng.IntN(4)], threads[rng.IntN(4)], 1236 * (rng.IntN(12) / 11), 1062 * (rng.IntN(12) / 11), 0, s.ReadOnly, s.ReadOnly, time.Duration(rng.IntN(3)-1) * 2 * heardTimeout, s.Executed}
 		}
 		o.Instances = append(o.Instances, s)
 		o.History.Instances = append(o.History.Instances, InstanceHistory{UnreachableSince: when(), Misses: rng.IntN(3), NotReplicatingSince: when(), StalledSince: when(), ConnectingSince: when()})

@@ -183,7 +183,7 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	p, c := d.primary, i.Channel
 	i.MissingPurged = p.Purged.Subtract(i.Held)
 	i.IsEmptyReplica = i.Reachable && i.Held.IsEmpty() && c.IO != Running && !p.Executed.IsEmpty()
-	i.HasWrongSource = !c.Present || c.SourceHost != p.Host
+	i.HasWrongSource = !c.Present || c.SourceHost != p.Host || c.SourcePort != p.Port
 	isSilent := c.IO == Running && !i.SemiSync.ReplicaActive && slices.Contains(p.Connected, i.UUID)
 	i.HasWrongSemiSync = !i.SemiSync.Replica || i.SemiSync.Source || isSilent
 	i.MayFollow = !i.IsPrimary && p.Reachable && i.Reachable && !i.Stopped && i.SuperReadOnly && !i.IsErrant &&

@@ -93,8 +93,9 @@ type StopRecord struct {
 
 // Instance is one instance of the cluster.
 type Instance struct {
-	// Host is the name under which replicas know it.
+	// Host is the name under which replicas know it, and Port where they connect.
 	Host string
+	Port int
 	Pod  PodFacts
 	// Stopped says that this instance is wanted to be left alone.
 	Stopped bool
@@ -134,6 +135,8 @@ type Instance struct {
 	Connected []string
 	Channel   ReplicationChannel
 	Clone     CloneState
+	// IsUnwatched says that the statement which would tell when it does not apply any more has ended, and none is begun in this look.
+	IsUnwatched bool
 }
 
 // PodFacts is the instance's pod.
@@ -186,6 +189,7 @@ type ReplicationChannel struct {
 	// Present says that SHOW REPLICA STATUS has a row.
 	Present    bool
 	SourceHost string
+	SourcePort int
 	IO, SQL    ThreadState
 	// IOErrno and SQLErrno are the last errors of the threads; their texts may hold data and stay in the server.
 	IOErrno, SQLErrno int

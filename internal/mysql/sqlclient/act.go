@@ -360,7 +360,7 @@ func buildReadStatement(variables []string) string {
  (select json_arrayagg(convert(v.variable_value using utf8mb4)) from performance_schema.user_variables_by_thread v
   join performance_schema.threads t on t.thread_id = v.thread_id
   where t.processlist_command like 'Binlog Dump%' and v.variable_name = 'replica_uuid'),
- (select json_object('host', c.host, 'uuid', s.source_uuid, 'auto', c.auto_position,
+ (select json_object('host', c.host, 'port', c.port, 'uuid', s.source_uuid, 'auto', c.auto_position,
    'verified', if(c.ssl_allowed = 'YES' and c.ssl_verify_server_certificate = 'YES' and c.ssl_ca_file = @@global.ssl_ca, 'YES', ''), 'io', s.service_state,
    'retrieved', s.received_transaction_set, 'ioerrno', s.last_error_number, 'sql', a.service_state,
    'password', (select sha2(m.user_password, 256) from mysql.slave_master_info m where m.channel_name = ''),
@@ -545,6 +545,7 @@ func (s SemiSync) variablePrefixes() (source, replica string) {
 func parseReplication(channel string) (*ReplicationFacts, error) {
 	var raw struct {
 		Host, UUID, Auto, IO, Retrieved, SQL string
+		Port                                 int
 		Verified, Password                   string
 		IOErrno, SQLErrno                    int
 		Lag, Heard                           *int64
@@ -553,7 +554,7 @@ func parseReplication(channel string) (*ReplicationFacts, error) {
 		return nil, fmt.Errorf("read the replication channel: %w", err)
 	}
 	r := &ReplicationFacts{
-		SourceHost: raw.Host, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1", IsVerified: raw.Verified == "YES", PasswordHash: raw.Password,
+		SourceHost: raw.Host, SourcePort: raw.Port, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1", IsVerified: raw.Verified == "YES", PasswordHash: raw.Password,
 		Retrieved: removeLineBreaks(raw.Retrieved), IOErrno: raw.IOErrno, SQLErrno: raw.SQLErrno,
 		HeardAgo: -1, IO: raw.IO == "ON", Connecting: raw.IO == "CONNECTING", SQL: raw.SQL == "ON",
 	}

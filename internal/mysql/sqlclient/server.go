@@ -251,6 +251,7 @@ type SemiSync struct {
 // ReplicationFacts is the state of the channel from the source.
 type ReplicationFacts struct {
 	SourceHost, SourceUUID string
+	SourcePort             int
 	AutoPosition           bool
 	// PasswordHash is the SHA-256 of the password with which it logs in.
 	PasswordHash string

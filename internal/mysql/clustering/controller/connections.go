@@ -290,16 +290,16 @@ func (c *clusterConns) stopWatching() {
 
 // watchReplication watches one replica, and has the cluster looked at as soon as it does not apply any more. A watch that fails has
 // nothing looked at. The look after a watch has ended begins none, so that one that ends at once for another reason is not begun again
-// and again.
-func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn) {
+// and again. It reports whether the replica is watched.
+func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if conn.isClosed || c.closed || conn.replicationWatch.isRunning() {
-		return
+	if conn.replicationWatch.isRunning() {
+		return true
 	}
-	if conn.replicationWatch != nil {
+	if conn.isClosed || c.closed || conn.replicationWatch != nil {
 		conn.replicationWatch = nil
-		return
+		return false
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // It outlives the pass and ends with the connections.
 	watch := &replicationWatch{cancel: cancel, ended: make(chan struct{})}
@@ -312,6 +312,7 @@ func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn)
 			c.requestLook()
 		}
 	})
+	return true
 }
 
 func (w *replicationWatch) isRunning() bool {

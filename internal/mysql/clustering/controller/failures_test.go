@@ -343,8 +343,8 @@ func TestReplicasThatDoNotFollowHaveNoReaders(t *testing.T) {
 			return func() { change("source_password = '" + mysqld.ReplicationPassword + "'") }
 		}},
 		{"the source is not reached", func() func() {
-			change("source_port = 1")
-			return func() { change(fmt.Sprintf("source_port = %d", mysqld.Port)) }
+			change("source_bind = '192.0.2.1'") // It has no such address.
+			return func() { change("source_bind = ''") }
 		}},
 		{"a lock blocks the SQL thread", func() func() {
 			unlock := e.blockApplying(t, victim)
@@ -398,6 +398,17 @@ func TestThreadsThatSomebodyStopsAreStarted(t *testing.T) {
 	e.stopByPlugin(t)
 	expectWatches("000")
 	e.startClustering(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.expectEqualRows(t)
+}
+
+// TestAChannelToAnotherPortIsMended has a replica ask another server of the primary's host.
+func TestAChannelToAnotherPortIsMended(t *testing.T) {
+	t.Parallel()
+	e := newHealthyEnvironment(t)
+	const victim = 2
+	e.mustRun(t, victim, "root", "stop replica io_thread", "change replication source to source_port = 1", "start replica io_thread")
+	e.waitForAnswerBut(t, 0, "select port from performance_schema.replication_connection_configuration", strconv.Itoa(mysqld.Port))
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 	e.expectEqualRows(t)
 }

@@ -102,7 +102,7 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 			seen.pods[i] = &list.Items[at]
 		}
 		seen.Instances[i] = clustering.Instance{
-			Host: c.HostOf(seen.cluster, i, seen.pods[i]), Pod: podFacts(seen.pods[i]),
+			Host: c.HostOf(seen.cluster, i, seen.pods[i]), Port: sqlclient.Port, Pod: podFacts(seen.pods[i]),
 			HasCertificate: tlsSecretOf(seen.pods[i]) != "",
 			Stopped:        slices.Contains(stopped, i), KnownErrant: slices.Contains(seen.cluster.Status.ErrantReplicaList, i),
 			Discarded: discardedOf(seen.cluster, i),
@@ -247,7 +247,7 @@ func (s *observation) watchReplicas(ctx context.Context) {
 		switch {
 		case conn == nil:
 		case s.NeedsReplicationWatch(i):
-			s.clusterConns.watchReplication(ctx, conn)
+			s.Instances[i].IsUnwatched = !s.clusterConns.watchReplication(ctx, conn)
 		case s.Instances[i].Reachable || s.StopAsked:
 			ending = append(ending, s.clusterConns.unwatchReplication(conn))
 		}
@@ -383,7 +383,7 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 
 func parseChannel(r sqlclient.ReplicationFacts, retrieved gtid.Set) clustering.ReplicationChannel {
 	c := clustering.ReplicationChannel{
-		Present: true, SourceHost: r.SourceHost, IsVerified: r.IsVerified, IOErrno: r.IOErrno, SQLErrno: r.SQLErrno, Lag: r.Lag, HeardAgo: r.HeardAgo, Retrieved: retrieved,
+		Present: true, SourceHost: r.SourceHost, SourcePort: r.SourcePort, IsVerified: r.IsVerified, IOErrno: r.IOErrno, SQLErrno: r.SQLErrno, Lag: r.Lag, HeardAgo: r.HeardAgo, Retrieved: retrieved,
 	}
 	switch {
 	case r.IO:
