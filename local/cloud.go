@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/torpor-dev/torpor/local/cloud"
+	"github.com/torpor-dev/torpor/local/loopback"
 )
 
 const headerTimeout = 10 * time.Second
@@ -76,9 +77,9 @@ func cloudCommand() *cobra.Command {
 }
 
 func serveCloud(ctx context.Context, h http.Handler, address string, port int, ready func(url string)) error {
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+	l, err := loopback.Listen(ctx, net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {
-		return fmt.Errorf("listen: %w; choose another --port", err)
+		return fmt.Errorf("%w; or choose another --port", err)
 	}
 	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })

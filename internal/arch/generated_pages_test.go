@@ -57,7 +57,9 @@ func writeTable(t *testing.T, page *strings.Builder, title string, entries []ref
 	if len(entries) == 0 {
 		t.Errorf("expected entries under %q, found none", title)
 	}
-	slices.SortFunc(entries, func(a, b referenceEntry) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(entries, func(a, b referenceEntry) int {
+		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.meaning, b.meaning))
+	})
 	fmt.Fprintf(page, "\n## %s\n\n| name | meaning |\n|---|---|\n", title)
 	for _, e := range entries {
 		if e.meaning == "" {

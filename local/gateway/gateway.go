@@ -34,6 +34,8 @@ import (
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/local/loopback"
 )
 
 const (
@@ -92,9 +94,9 @@ func RunGateway(ctx context.Context, c Config, ready func(address string)) error
 	endpoints.Start(ctx.Done())
 	routes.WaitForCacheSync(ctx.Done())
 	endpoints.WaitForCacheSync(ctx.Done())
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Address)
+	listener, err := loopback.Listen(ctx, c.Address)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w", c.Address, err)
+		return err
 	}
 	server := &http.Server{Handler: d, ReadHeaderTimeout: requestLimit}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
