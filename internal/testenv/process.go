@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// stopTimeout is how long a process may take to end when it is asked to.
-	stopTimeout = 20 * time.Second
+	// stopTimeout is how long a process may take to end when it is asked to. A mysqld beside a load of 20 took longer than 20 s.
+	stopTimeout = 2 * time.Minute
 	// pipeTimeout bounds the wait for grandchildren that keep the output open.
 	pipeTimeout = 5 * time.Second
 )
