@@ -96,7 +96,7 @@ func startMysqldump(ctx context.Context, from *mysqlServer, password string, sch
 		cancel()
 		ended := d.wait()
 		if !inTime {
-			return nil, fmt.Errorf("expected mysqldump to begin within %s: %w", LockTimeout, errBusyInstance)
+			return nil, fmt.Errorf("expected mysqldump to begin within %s, found it slower: the instance %w", LockTimeout, errBusyInstance)
 		}
 		return nil, errors.Join(fmt.Errorf("read the head of the dump: %w", err), ended)
 	}

@@ -20,8 +20,8 @@ const (
 	codeLockTimeout = 1205
 )
 
-// errBusyInstance is about an instance whose tables could not be locked soon enough.
-var errBusyInstance = errors.New("is kept busy by a transaction, or by a change of its tables, that did not end within " + LockTimeout.String())
+// errBusyInstance is about an instance whose tables could not be locked, or whose snapshot was not taken, soon enough.
+var errBusyInstance = errors.New("is kept busy for more than " + LockTimeout.String() + ", by a transaction, by a change of its tables or by other work of its machine")
 
 const (
 	tablesQuery = `select concat('` + "`" + `', replace(table_schema, '` + "`', '``" + `'), '` + "`.`" + `', replace(table_name, '` + "`', '``" + `'), '` + "`" + `')
