@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -23,6 +25,21 @@ func TestAppStopsAndStarts(t *testing.T) {
 	}
 	a.setState(t, started)
 	a.waitUntilRunning(t)
+}
+
+// A column that is blank leaves open whether nothing is known or there is none.
+func TestColumnsOfAProcessShowZeros(t *testing.T) {
+	e := shared.Get(t)
+	a := e.createApp(t, appOptions{instances: 1})
+	a.waitUntilRunning(t)
+	table := e.GetTable(t, korifiv1alpha1.GroupVersion().WithResource("cfprocesses"), types.NamespacedName{Namespace: e.namespace, Name: a.process})
+	found := map[string]any{}
+	for i, column := range table.ColumnDefinitions {
+		found[column.Name] = table.Rows[0].Cells[i]
+	}
+	for column, want := range map[string]string{"Revision": "0", "Ready": "1", "Desired": "1", "Draining": "0"} {
+		testenv.ExpectEqual(t, column, want, fmt.Sprint(found[column]))
+	}
 }
 
 // The ADR's decision: a stop and a start within milliseconds, two hundred times.

@@ -137,12 +137,12 @@ func openManifest(t testing.TB, path string) *yaml.YAMLOrJSONDecoder {
 	return yaml.NewYAMLOrJSONDecoder(file, readAhead)
 }
 
-// GetTable returns what kubectl get shows of the only object of a kind in a namespace.
-func (e *Environment) GetTable(t testing.TB, of schema.GroupVersionResource, namespace string) metav1.Table {
+// GetTable returns what kubectl get shows of an object.
+func (e *Environment) GetTable(t testing.TB, of schema.GroupVersionResource, key types.NamespacedName) metav1.Table {
 	t.Helper()
 	web, err := rest.HTTPClientFor(e.Config)
 	ExpectNoError(t, err)
-	url := e.Config.Host + "/apis/" + of.GroupVersion().String() + "/namespaces/" + namespace + "/" + of.Resource
+	url := e.Config.Host + "/apis/" + of.GroupVersion().String() + "/namespaces/" + key.Namespace + "/" + of.Resource + "/" + key.Name
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	ExpectNoError(t, err)
 	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")

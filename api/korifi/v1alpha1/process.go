@@ -121,7 +121,7 @@ type HealthCheckData struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds"`
 }
 
-// CFProcessStatus is what is known of a process. What upstream has not is ObservedRevision, DrainingInstances and Revisions.
+// CFProcessStatus is what is known of a process. Numbers that columns show are written when they are 0 too. What upstream has not is ObservedRevision, DrainingInstances and Revisions.
 type CFProcessStatus struct {
 	// Conditions of the process.
 	// +optional
@@ -133,13 +133,13 @@ type CFProcessStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// ObservedRevision is the app's revision that was acted on last.
 	// +optional
-	ObservedRevision int64 `json:"observedRevision,omitempty"`
+	ObservedRevision int64 `json:"observedRevision"`
 	// ActualInstances is how many of the current revision are ready.
 	// +optional
-	ActualInstances int32 `json:"actualInstances,omitempty"`
+	ActualInstances int32 `json:"actualInstances"`
 	// DrainingInstances is how many of any revision are on their way out.
 	// +optional
-	DrainingInstances int32 `json:"drainingInstances,omitempty"`
+	DrainingInstances int32 `json:"drainingInstances"`
 	// Revisions are those that have Pods or an LRP, the oldest first.
 	// +optional
 	// +listType=map

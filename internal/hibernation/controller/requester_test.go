@@ -118,7 +118,7 @@ func (s *testCluster) expectRequester(t *testing.T, who string) {
 	testenv.ExpectEqual(t, "the annotation", who, cd.Annotations[torporv1alpha1.RequestedByAnnotation])
 	testenv.ExpectEqual(t, "the newest stop", who, cd.Status.Stops[0].By)
 	testenv.ExpectEqual(t, "the record of the hibernation", who, cd.Status.Hibernation.RequestedBy)
-	table := s.env.GetTable(t, hivev1.GroupVersion().WithResource("clusterdeployments"), s.key.Namespace)
+	table := s.env.GetTable(t, hivev1.GroupVersion().WithResource("clusterdeployments"), s.key)
 	for i, column := range table.ColumnDefinitions {
 		if column.Name == "By" && fmt.Sprint(table.Rows[0].Cells[i]) != who {
 			t.Errorf("expected %s in the column By, found %v", who, table.Rows[0].Cells[i])
