@@ -64,6 +64,7 @@ Exit codes: 0 after a stop by signal, 1 after an error.`,
 	f.StringVar(&o.Folder, "tls-folder", "", "existing folder for a certificate of its own, for localhost, if there is no other")
 	f.Float64Var(&o.RequestsPerSecond, "caller-rate", callerRate, "requests per second that one caller may send; five seconds of them at once")
 	f.Float64Var(&o.FailuresPerSecond, "failed-credentials-rate", failureRate, "invalid credentials per second that are looked at from one address, four seconds of them at once; raise it where a proxy hides who is behind it")
+	f.StringVar(&o.ExternalURL, "external-url", "", "https address of this API in the links that clients are told to follow, if something stands before it; empty takes the host that a request names")
 	f.StringVar(&o.BuilderURL, "builder-url", "", "where the code that cf push sends goes, for a builder of your own; empty refuses code")
 	f.StringVar(&o.BuilderTokenFile, "builder-token-file", "", "file with a token by which the builder knows this API; read again for each upload")
 	f.DurationVar(&o.MaxStaleness, "max-staleness", time.Minute, "how long Kubernetes may go unwatched before /readyz fails and callers get 503")

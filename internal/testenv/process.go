@@ -135,22 +135,6 @@ func (p *Process) sendSignal(t testing.TB, s os.Signal) {
 	}
 }
 
-// FreeAddress returns a loopback address, host:port, on which nothing listens at the moment.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	return freeAddress(t, "127.0.0.1")
-}
-
-func freeAddress(t testing.TB, ip string) string {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(context.WithoutCancel(t.Context()), "tcp", net.JoinHostPort(ip, "0"))
-	ExpectNoError(t, err)
-	// The port is free until the caller listens on it. Should another process take it meanwhile, the caller fails to listen.
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
-
 // Credentials of the S3 server.
 const (
 	s3AccessKey = "torpor-test"

@@ -24,6 +24,7 @@ import (
 
 	"github.com/torpor-dev/torpor/local/component"
 	"github.com/torpor-dev/torpor/local/kubeclient"
+	"github.com/torpor-dev/torpor/local/loopback"
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
@@ -92,16 +93,8 @@ func (c Config) loadPorts(ctx context.Context) (servingPorts, error) {
 // etcdAddress is where etcd serves, whatever the address of the API server is.
 const etcdAddress = "127.0.0.1"
 
-// chooseFreePorts takes free ports for those that are not set. All listeners are open at the same time,
-// so that the kernel cannot hand out one port twice.
-func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) error {
-	var listen net.ListenConfig
-	var open []net.Listener
-	defer func() {
-		for _, l := range open {
-			_ = l.Close()
-		}
-	}()
+// chooseFreePorts takes free ports for those that are not set, and reserves them until ctx ends.
+func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) (err error) {
 	for _, of := range []struct {
 		port *int
 		on   string
@@ -109,12 +102,9 @@ func (p *servingPorts) chooseFreePorts(ctx context.Context, address string) erro
 		if *of.port != 0 {
 			continue
 		}
-		l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(of.on, "0"))
-		if err != nil {
-			return fmt.Errorf("find a free port on %s: %w", of.on, err)
+		if *of.port, err = loopback.ReservePort(ctx, of.on); err != nil {
+			return err
 		}
-		open = append(open, l)
-		*of.port = l.Addr().(*net.TCPAddr).Port
 	}
 	return nil
 }

@@ -3,6 +3,10 @@
 package loopback
 
 import (
+	"context"
+	"net"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -31,5 +35,49 @@ func TestOnlyLoopbackAddressesAreListenedOn(t *testing.T) {
 				t.Errorf("expected an error with %q, found: %v", refused, err)
 			}
 		})
+	}
+}
+
+func TestReservedPortsAreGivenOnceAndNoConnectionLeavesFromThem(t *testing.T) {
+	ctx, release := context.WithCancel(t.Context())
+	seen := map[int]bool{}
+	for range 200 {
+		port, err := ReservePort(ctx, "127.0.0.1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] || port < firstReserved || port > lastReserved {
+			t.Fatalf("expected a port of %d to %d that was not given yet, found %d", firstReserved, lastReserved, port)
+		}
+		seen[port] = true
+	}
+	for port := range seen {
+		if err := reservePort(ctx, "127.0.0.1", port); err == nil {
+			t.Fatalf("expected port %d to be reserved, found it given twice", port)
+		}
+	}
+	release()
+	for port := range seen { // The reservations end soon after their context.
+		for reservePort(t.Context(), "127.0.0.1", port) != nil {
+			if t.Context().Err() != nil {
+				t.Fatalf("expected port %d to be free after its reservation, found it taken", port)
+			}
+			runtime.Gosched()
+		}
+	}
+}
+
+func TestReservePortLeavesOutPortsOnWhichSomethingListens(t *testing.T) {
+	port, err := ReservePort(t.Context(), "127.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := Listen(t.Context(), net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		t.Fatalf("expected the reserved port to be free, found: %v", err)
+	}
+	defer func() { _ = taken.Close() }()
+	if err := reservePort(t.Context(), "127.0.0.1", port); err == nil {
+		t.Errorf("expected port %d to be in use, found it reserved", port)
 	}
 }

@@ -3,6 +3,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,9 @@ type server struct {
 	api           *handlers.API
 	authenticator *authorization.Authenticator
 	metrics       *serverMetrics
-	log           *slog.Logger
+	// externalURL begins every link; empty takes the host that a request names.
+	externalURL string
+	log         *slog.Logger
 }
 
 // unknownRoute is the label in metrics of requests that no route matches.
@@ -109,7 +112,7 @@ func (s *server) callHandler(ctx context.Context, w http.ResponseWriter, req *ht
 			err = fmt.Errorf("panic: %v at %s", panicked, debug.Stack())
 		}
 	}()
-	request := &handlers.Request{API: s.api, HTTP: req, Deadlines: http.NewResponseController(w), Base: "https://" + req.Host}
+	request := &handlers.Request{API: s.api, HTTP: req, Deadlines: http.NewResponseController(w), Base: cmp.Or(s.externalURL, "https://"+req.Host)}
 	if !route.Public {
 		caller, err := s.authenticator.Authenticate(ctx, req.Header.Get("Authorization"), req.RemoteAddr)
 		if err != nil {

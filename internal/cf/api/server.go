@@ -10,6 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -62,6 +64,8 @@ type Options struct {
 	MaxInstances int32
 	// Namespace is where CFOrgs are.
 	Namespace string
+	// ExternalURL begins every link, as https://api.example.com; empty takes the host that a request names.
+	ExternalURL string
 	// BuilderURL is where the code of packages goes, with the token in BuilderTokenFile; both may be empty.
 	BuilderURL, BuilderTokenFile string
 	// MetricsAddress is the host:port to serve metrics on, without TLS; "0" and empty serve none.
@@ -136,6 +140,10 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 	if o.MaxInstances < 1 || o.MaxInstances > korifiv1alpha1.MaxInstances {
 		return nil, fmt.Errorf("expected --max-instances between 1 and %d, found %d", korifiv1alpha1.MaxInstances, o.MaxInstances)
 	}
+	external, err := parseExternalURL(o.ExternalURL)
+	if err != nil {
+		return nil, err
+	}
 	known := runtime.NewScheme()
 	if err := errors.Join(scheme.AddToScheme(known), korifiv1alpha1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
@@ -162,7 +170,19 @@ func newServer(cfg *rest.Config, o Options) (*server, error) {
 		Manifests: handlers.NewRequestSlots(manifestSlots, manifestSlotsOfCaller), Logs: handlers.NewRequestSlots(logSlots, logSlotsOfCaller),
 		Uploads: handlers.NewRequestSlots(uploadSlots, uploadSlotsOfCaller), Builder: builder,
 	}
-	return &server{api: api, authenticator: authenticator, metrics: counted, log: o.Log}, nil
+	return &server{api: api, authenticator: authenticator, metrics: counted, externalURL: external, log: o.Log}, nil
+}
+
+// parseExternalURL returns an address without a slash at its end, since paths are put behind it.
+func parseExternalURL(address string) (string, error) {
+	if address == "" {
+		return "", nil
+	}
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Scheme != "https" || parsed.Host == "" || strings.Trim(parsed.Path, "/") != "" || parsed.User != nil || parsed.RawQuery != "" || parsed.Fragment != "" {
+		return "", errors.New("expected --external-url such as https://api.example.com, without user, path and query; found another; correct it")
+	}
+	return "https://" + parsed.Host, nil
 }
 
 // newTLSConfig returns a configuration that follows changes of the certificate's files.

@@ -152,7 +152,7 @@ func (d *appDemo) startGateway() {
 
 func (d *appDemo) startTorpor() {
 	d.BeginStep("torpor manager, which counts revisions at admission, and torpor cf-api, which has no rights but to look")
-	addresses := runner.FindFreeAddresses(d.Context, 3)
+	addresses := runner.ReserveAddresses(d.Context, 3)
 	d.kubectl("apply", "-f", filepath.Join(d.config.ConfigDir, "webhook", "manifests.yaml"))
 	// Admission is pointed at this machine: the Service of the manifest has no Pods here.
 	for kind, path := range map[string]string{"mutatingwebhookconfiguration": "/mutate-cfapps", "validatingwebhookconfiguration": "/validate-cfapps"} {

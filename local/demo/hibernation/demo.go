@@ -149,7 +149,7 @@ func (d *clusterDemo) createCluster() {
 // startDormantManager starts torpor while none of its kinds exists, and verifies that it stays up.
 func (d *clusterDemo) startDormantManager() {
 	d.BeginStep("torpor manager, started before any CRD exists")
-	addresses := runner.FindFreeAddresses(d.Context, 2)
+	addresses := runner.ReserveAddresses(d.Context, 2)
 	d.metrics, d.probes = addresses[0], addresses[1]
 	manager := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.config.hubKubeconfig(),
 		"--metrics-address", d.metrics, "--metrics-insecure", "--probe-address", d.probes)

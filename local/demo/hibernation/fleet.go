@@ -145,7 +145,7 @@ func (f *fleet) build(ctx context.Context) {
 		f.addFault(n, map[string]any{"action": "StopInstances", "delay": changeLatency})
 	}
 	f.PrintObserved("the clusters are in the hub, their machines run")
-	addresses := runner.FindFreeAddresses(f.Context, 2)
+	addresses := runner.ReserveAddresses(f.Context, 2)
 	f.metrics, f.probes = addresses[0], addresses[1]
 	manager := f.StartProgram("manager", f.config.Torpor, "manager", "--kubeconfig", f.config.hubKubeconfig(), "--controllers", "hibernation",
 		"--metrics-address", f.metrics, "--metrics-insecure", "--probe-address", f.probes, "--pprof-address", f.options.Pprof)

@@ -12,11 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/torpor-dev/torpor/local/cloud/process"
+	"github.com/torpor-dev/torpor/local/loopback"
 )
 
 const (
@@ -143,14 +145,12 @@ func FetchURL(ctx context.Context, url string) (string, error) {
 	return string(body), nil
 }
 
-// FindFreeAddresses finds free loopback addresses, for programs that cannot report which port they took.
-func FindFreeAddresses(ctx context.Context, count int) (found []string) {
-	// All are open at the same time, so that the kernel cannot hand out one port twice.
+// ReserveAddresses reserves loopback addresses until ctx ends, for programs that cannot report which port they took.
+func ReserveAddresses(ctx context.Context, count int) (reserved []string) {
 	for range count {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+		port, err := loopback.ReservePort(ctx, "127.0.0.1")
 		ExpectNoError(err)
-		defer func() { _ = l.Close() }()
-		found = append(found, l.Addr().String())
+		reserved = append(reserved, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	}
-	return found
+	return reserved
 }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cf
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// Admission of apps fails closed, so a node that is drained while both managers run on it must not end them both at once. With one
+// that stays, TestRollingUpdateOfTheManagersRefusesNothing shows that the end of the other refuses nothing.
+func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
+	t.Parallel()
+	hub := testenv.StartControlPlane(t, 2)
+	setUnschedulable(t, hub, "node-0", true)
+	hub.ApplyManifest(t, "manager/namespace.yaml")
+	hub.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-manager"}})
+	hub.ApplyManifest(t, "manager/deployment.yaml")
+	hub.ApplyManifest(t, "manager/disruption_budget.yaml")
+	testenv.Eventually(t, "both managers are ready on the node that is left, and their budget counts them", func() error {
+		var budget policyv1.PodDisruptionBudget
+		if err := hub.Client.Get(t.Context(), client.ObjectKey{Namespace: system, Name: "torpor-manager"}, &budget); err != nil {
+			return err
+		}
+		if on := listReadyManagers(t, hub)["node-1"]; len(on) != 2 || budget.Status.DisruptionsAllowed != 1 {
+			return fmt.Errorf("found %d, and %d disruptions allowed", len(on), budget.Status.DisruptionsAllowed)
+		}
+		return nil
+	})
+
+	setUnschedulable(t, hub, "node-0", false)
+	setUnschedulable(t, hub, "node-1", true)
+	waits := 0
+	testenv.Eventually(t, "node-1 is drained", func() error {
+		refused, err := drainOnce(t, hub, "node-1")
+		waits += refused
+		ready := listReadyManagers(t, hub)
+		if len(ready["node-0"])+len(ready["node-1"]) == 0 {
+			t.Fatal("expected a manager to be ready at each moment of the drain, found none")
+		}
+		if err == nil && len(ready["node-0"]) != 2 {
+			err = fmt.Errorf("found %d managers ready on node-0", len(ready["node-0"]))
+		}
+		return err
+	})
+	if waits == 0 {
+		t.Error("expected the budget to refuse the second eviction until the first manager was replaced, found none refused")
+	}
+}
+
+// drainOnce evicts every manager of a node, as kubectl drain does in each of its rounds. It returns how many the budget refused,
+// and an error while a manager is left.
+func drainOnce(t *testing.T, hub *testenv.Environment, node string) (refused int, err error) {
+	t.Helper()
+	for _, pod := range listReadyManagers(t, hub)[node] {
+		err = errors.New("a manager was still there")
+		evicted := hub.Client.SubResource("eviction").Create(t.Context(), &pod, &policyv1.Eviction{})
+		switch {
+		case k8serrors.IsTooManyRequests(evicted):
+			refused++
+		case client.IgnoreNotFound(evicted) != nil:
+			return refused, evicted
+		}
+	}
+	return refused, err
+}
+
+// listReadyManagers returns the managers' Pods that are ready and stay, by node.
+func listReadyManagers(t *testing.T, hub *testenv.Environment) map[string][]corev1.Pod {
+	t.Helper()
+	var pods corev1.PodList
+	testenv.ExpectNoError(t, hub.Client.List(t.Context(), &pods, client.InNamespace(system), client.MatchingLabels{"app.kubernetes.io/name": "torpor"}))
+	ready := map[string][]corev1.Pod{}
+	for _, pod := range pods.Items {
+		for _, c := range pod.Status.Conditions {
+			if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue && pod.DeletionTimestamp == nil {
+				ready[pod.Spec.NodeName] = append(ready[pod.Spec.NodeName], pod)
+			}
+		}
+	}
+	return ready
+}
+
+func setUnschedulable(t *testing.T, hub *testenv.Environment, node string, wanted bool) {
+	t.Helper()
+	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, wanted))
+	testenv.ExpectNoError(t, hub.Client.Patch(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch))
+}

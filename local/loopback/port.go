@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package loopback
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+)
+
+// Ports that are reserved lie below those from which Linux takes the ports of outgoing connections (32768 and more by default,
+// net.ipv4.ip_local_port_range), so that no connection can be on one when its server begins to listen, or begins again.
+const (
+	firstReserved = 20_000
+	lastReserved  = 32_767
+)
+
+// reservations is the address on which the holder of a reserved port listens, beside the one that the port is for: the kernel
+// ends a reservation with its process.
+const reservations = "127.127.127.127"
+
+// ReservePort finds a port on which nothing listens at the host, an IP address of this machine, for a program that cannot
+// report which port it took. Nobody else who asks gets the same port before ctx ends.
+func ReservePort(ctx context.Context, host string) (int, error) {
+	count := lastReserved - firstReserved + 1
+	start := rand.Intn(count)
+	var err error
+	for i := range count {
+		port := firstReserved + (start+i)%count
+		if err = reservePort(ctx, host, port); err == nil {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("expected a free port between %d and %d on %s, found none; end other programs: %w", firstReserved, lastReserved, host, err)
+}
+
+func reservePort(ctx context.Context, host string, port int) error {
+	var listen net.ListenConfig
+	reservation, err := listen.Listen(ctx, "tcp", net.JoinHostPort(reservations, strconv.Itoa(port)))
+	if err != nil {
+		return fmt.Errorf("reserve port %d: %w", port, err)
+	}
+	l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		_ = reservation.Close()
+		return fmt.Errorf("try port %d: %w", port, err)
+	}
+	_ = l.Close() // The caller listens on it next.
+	context.AfterFunc(ctx, func() { _ = reservation.Close() })
+	return nil
+}
