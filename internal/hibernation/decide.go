@@ -20,7 +20,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "machines not observed", When: func(o Observed) bool { return o.ObservationError != nil }, Then: observationFailed},
 		{Name: "no machines", When: func(o Observed) bool { return len(o.Machines) == 0 && o.NoActuator == "" }, Then: noMachinesFound},
 
-		{Name: "asleep", When: func(o Observed) bool { return o.shouldHibernate() && o.allMachinesAre(actuator.Stopped) }, Then: clusterHibernates},
+		{Name: "asleep", When: IsAsleep, Then: clusterHibernates},
 		{Name: "nodes not read yet", When: Observed.awaitsNodeRecord, Then: awaitNodeRecord},
 		{Name: "write the nodes down", When: func(o Observed) bool { return o.shouldHibernate() && !o.isHibernationOpen() }, Then: recordNodes},
 		{Name: "stop machines", When: func(o Observed) bool { return o.shouldHibernate() && o.anyMachineIs(actuator.Running) }, Then: stopMachines},

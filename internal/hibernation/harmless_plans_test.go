@@ -90,10 +90,18 @@ func incompleteParts(p Plan) []string {
 	if p.Hibernating.Status != metav1.ConditionFalse && p.Ready.Status == metav1.ConditionTrue {
 		wrong = append(wrong, "ready although it hibernates")
 	}
-	if p.RequeueAfter != 0 && (p.RequeueAfter < shortestInterval(p.Rule) || p.RequeueAfter > driftInterval) || (p.RequeueAfter == 0) != (shortestInterval(p.Rule) == 0) {
+	if p.RequeueAfter != 0 && (p.RequeueAfter < shortestInterval(p.Rule) || p.RequeueAfter > longestInterval(p.Rule)) || (p.RequeueAfter == 0) != (shortestInterval(p.Rule) == 0) {
 		wrong = append(wrong, "looks again at a wrong time")
 	}
 	return wrong
+}
+
+// longestInterval returns the most time until the next look.
+func longestInterval(rule string) time.Duration {
+	if rule == "asleep" {
+		return asleepInterval
+	}
+	return driftInterval
 }
 
 // shortestInterval returns the least time until the next look; zero where only an event can change anything.

@@ -19,7 +19,7 @@ func clusterHibernates(o Observed) Plan {
 	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.timeoutNote())
 	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates"+o.stopNote())
 	p.Record = withAsleepAt(p.Record, new(metav1.NewTime(o.Now)))
-	p.RequeueAfter = driftInterval
+	p.RequeueAfter = asleepInterval
 	if left := closeLookWindow - o.Now.Sub(p.Record.AsleepAt.Time); left > 0 {
 		p.CloudInterval, p.RequeueAfter = closeLookInterval, max(left, minCloudInterval)
 	}

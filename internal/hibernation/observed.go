@@ -141,6 +141,9 @@ func IsPowerSettled(o Observed) bool {
 	return o.allMachinesAre(actuator.Running) && !o.isResuming()
 }
 
+// IsAsleep reports whether the cluster should hibernate and does.
+func IsAsleep(o Observed) bool { return o.shouldHibernate() && o.allMachinesAre(actuator.Stopped) }
+
 // IsFollowed reports whether the cluster resumes and some of its machines run.
 func IsFollowed(o Observed) bool {
 	return !o.shouldHibernate() && o.isResuming() && o.anyMachineIs(actuator.Running)

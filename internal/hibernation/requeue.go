@@ -45,6 +45,9 @@ const (
 	maxCapacityRest = 2 * time.Minute
 	// driftInterval is how often a settled cluster is compared with its cloud.
 	driftInterval = 10 * time.Minute
+	// asleepInterval is how often the pass of a cluster runs that hibernates. Its account looks at it in between, and has the pass run
+	// once a machine is not off any more.
+	asleepInterval = time.Hour
 	// retryInterval follows errors that may pass.
 	retryInterval = time.Minute
 	// userRetryInterval follows errors that only a user can mend.

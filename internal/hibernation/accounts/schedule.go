@@ -5,6 +5,7 @@ package accounts
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,8 +27,11 @@ const (
 	machinesPerCall, clustersPerCall = 500, 200
 	// sharedLookAge is how old a look at a settled cluster is before it is renewed together with others.
 	sharedLookAge = 5 * time.Minute
-	// SettledLookAge is how old a look may be that a settled cluster is compared by.
+	// SettledLookAge is how old a look may be that a settled cluster is compared by. One that is off has its turn instead.
 	SettledLookAge = sharedLookAge + time.Minute
+	// turnInterval is how often clusters that are off have their turn, as many as one call shows: what nobody waits for costs an account
+	// one call a minute, however many they are.
+	turnInterval = time.Minute
 	// maxLook is how many clusters one look is for; those that are waited for come first.
 	maxLook = 2_000
 	// maxOrders is how many clusters are ordered about together, and maxOrderMachines how many machines they have unless one cluster
@@ -58,13 +62,15 @@ type account struct {
 	pending    map[types.NamespacedName]*order
 	// nextLook and nextOrder are not to be anticipated.
 	nextLook, nextOrder time.Time
+	// nextTurn is when clusters that are off are looked at next.
+	nextTurn time.Time
 	// pause is how long the account rests after the next throttled call; zero while it is not throttled.
 	pause time.Duration
 }
 
-func newAccount(key string, batch actuator.BatchActuator) *account {
+func newAccount(key string, batch actuator.BatchActuator, now time.Time) *account {
 	return &account{
-		key: key, batch: batch, clusters: map[types.NamespacedName]*cluster{}, wanted: map[types.NamespacedName]demand{},
+		key: key, batch: batch, nextTurn: now.Add(turnInterval), clusters: map[types.NamespacedName]*cluster{}, wanted: map[types.NamespacedName]demand{},
 		isOrdering: map[Verb]bool{}, pending: map[types.NamespacedName]*order{},
 	}
 }
@@ -117,6 +123,8 @@ func (s *Service) takeJobs() ([]func(context.Context), time.Duration) {
 	var jobs []func(context.Context)
 	next := now.Add(idleInterval)
 	for _, a := range s.accounts {
+		a.takeTurn(now)
+		next = earlier(next, a.nextTurn)
 		if at, ok := a.lookTime(); ok && at.After(now) {
 			next = earlier(next, at)
 		} else if ok {
@@ -176,18 +184,46 @@ func (a *account) takeLook(now time.Time) []types.NamespacedName {
 		// What is due in a moment goes along.
 		if !d.due.After(now.Add(minLookInterval / 2)) {
 			names = append(names, name)
-			isDrift = isDrift && a.clusters[name].isOlderThan(sharedLookAge, now)
+			isDrift = isDrift && !a.clusters[name].isOff() && a.clusters[name].isOlderThan(sharedLookAge, now)
 		}
 	}
 	if isDrift {
 		for name, c := range a.clusters {
-			if _, isWanted := a.wanted[name]; !isWanted && c.isOlderThan(sharedLookAge, now) {
+			if _, isWanted := a.wanted[name]; !isWanted && !c.isOff() && c.isOlderThan(sharedLookAge, now) {
 				companions = append(companions, name)
 			}
 		}
 	}
 	names = append(names, companions...)
 	return names[:min(len(names), maxLook)]
+}
+
+// takeTurn has clusters looked at that are off, if it is time: those first that have not been for longest.
+func (a *account) takeTurn(now time.Time) {
+	if now.Before(a.nextTurn) {
+		return
+	}
+	a.nextTurn = now.Add(turnInterval)
+	var off []*cluster
+	for name, c := range a.clusters {
+		if _, isWanted := a.wanted[name]; !isWanted && c.isOff() && c.isOlderThan(sharedLookAge, now) {
+			off = append(off, c)
+		}
+	}
+	slices.SortFunc(off, func(x, y *cluster) int { return x.snapshot.At.Compare(y.snapshot.At) })
+	machines := 0
+	for _, c := range off[:min(len(off), clustersPerCall)] {
+		if machines += len(c.snapshot.Machines); machines > machinesPerCall {
+			return
+		}
+		a.want(c.Name, demand{due: now})
+	}
+}
+
+// isOff reports whether all machines were stopped when they were looked at last.
+func (c *cluster) isOff() bool {
+	isOn := func(m actuator.Machine) bool { return m.State != actuator.Stopped }
+	return c.snapshot.Err == nil && len(c.snapshot.Machines) > 0 && !slices.ContainsFunc(c.snapshot.Machines, isOn)
 }
 
 func (c *cluster) isOlderThan(age time.Duration, now time.Time) bool {

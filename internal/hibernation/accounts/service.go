@@ -156,7 +156,7 @@ func (s *Service) register(c Cluster, key string, batch actuator.BatchActuator) 
 	s.forget(c.Name)
 	a := s.accounts[key]
 	if a == nil {
-		a = newAccount(key, batch)
+		a = newAccount(key, batch, s.Clock.Now())
 		s.accounts[key] = a
 	}
 	known = &cluster{Cluster: c, account: a, credentialsAt: s.Clock.Now()}
@@ -213,9 +213,29 @@ func (s *Service) Refresh(name types.NamespacedName) {
 	s.want(name, demand{due: s.Clock.Now().Add(gatherTime), isAwaited: true})
 }
 
-// Watch has a cluster looked at again after an interval, and enqueued once its machines have changed.
+// Watch has a cluster looked at again after an interval, and enqueued once its machines have changed. Zero ends that: a cluster that is
+// off is then looked at in its turn, and enqueued likewise.
 func (s *Service) Watch(name types.NamespacedName, interval time.Duration) {
+	if interval == 0 {
+		s.unwatch(name)
+		return
+	}
 	s.want(name, demand{due: s.Clock.Now().Add(interval), interval: interval})
+}
+
+// unwatch leaves a look that a pass waits for.
+func (s *Service) unwatch(name types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.clusters[name]
+	if known == nil {
+		return
+	}
+	if d, isWanted := known.account.wanted[name]; isWanted && d.isAwaited {
+		known.account.wanted[name] = demand{due: d.due, isAwaited: true}
+		return
+	}
+	delete(known.account.wanted, name)
 }
 
 func (s *Service) want(name types.NamespacedName, d demand) {

@@ -95,6 +95,13 @@ func (c *batchCloud) countAgain(throttles int) int {
 	return looks
 }
 
+// change starts or stops a machine that nobody has ordered.
+func (c *batchCloud) change(id string, verb Verb) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.machines[id] = powerChange{verb, time.Now()}
+}
+
 func (c *batchCloud) stateAt(id string, now time.Time) actuator.MachineState {
 	change, ok := c.machines[id]
 	switch isOver := now.Sub(change.at) >= machineLatency; {
@@ -685,6 +692,72 @@ func TestAFleetIsLookedAtLessOftenThanOneCluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAWatchEndsWithThePassThatWantsNone is about clusters that have fallen asleep: they were watched closely for a while.
+func TestAWatchEndsWithThePassThatWantsNone(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		name := f.fill(1)[0]
+		f.take()
+		f.cloud.looks = 0
+		f.service.Watch(named(name), 30*time.Second)
+		elapse(95 * time.Second)
+		if f.cloud.looks != 3 {
+			t.Errorf("expected 3 looks in 95 s, found %d", f.cloud.looks)
+		}
+		f.service.Watch(named(name), 0)
+		elapse(10 * time.Minute)
+		if f.cloud.looks != 3 {
+			t.Errorf("expected no look after the last pass, found %d", f.cloud.looks-3)
+		}
+		f.service.Refresh(named(name))
+		f.service.Watch(named(name), 0)
+		elapse(time.Second)
+		if got := f.take(); !slices.Equal(got, []string{name}) {
+			t.Errorf("expected the pass that waits for a look to be told, found %v", got)
+		}
+	})
+}
+
+// TestClustersThatAreOffCostAnAccountOneCallAMinute lets a fleet sleep for two hours, after which somebody starts a machine.
+func TestClustersThatAreOffCostAnAccountOneCallAMinute(t *testing.T) {
+	const clusters = 1000
+	const cycle = clusters * 2 / machinesPerCall * turnInterval
+	runFleet(t, func(t *testing.T, f *fleet) {
+		names := f.fill(clusters)
+		f.stop(names...)
+		elapse(machineLatency + readLag)
+		for _, name := range names {
+			f.service.Refresh(named(name))
+		}
+		elapse(10 * time.Second)
+		for _, name := range names {
+			f.stateOf(name) // A pass reports it, and watches it no longer.
+			f.service.Watch(named(name), 0)
+		}
+		elapse(time.Minute)
+		f.take()
+		f.cloud.countAgain(0)
+		const sleep = 2 * time.Hour
+		elapse(sleep)
+		if looks := f.cloud.countAgain(0); looks > int(sleep/time.Minute) || looks < int(sleep/(sharedLookAge+cycle))*clusters*2/machinesPerCall/2 {
+			t.Errorf("expected a look a minute at most, and each cluster seen every %s, found %d looks in %s", sharedLookAge+cycle, looks, sleep)
+		}
+		for _, name := range names {
+			if seen, _ := f.look(name, "a"); time.Since(seen.At) > sharedLookAge+2*cycle {
+				t.Errorf("%s was looked at %s ago", name, time.Since(seen.At))
+				break
+			}
+		}
+		if woken := f.take(); len(woken) > 0 {
+			t.Errorf("expected no pass while nothing changes, found %v", woken)
+		}
+		f.cloud.change(names[70]+"-1", StartVerb)
+		elapse(sharedLookAge + 2*cycle)
+		if woken := f.take(); !slices.Contains(woken, names[70]) {
+			t.Errorf("expected the pass of %s, of which a machine was started, found %v", names[70], woken)
+		}
+	})
 }
 
 func TestSettledClustersShareALook(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -111,6 +112,8 @@ const (
 	// looked for.
 	freshLookAge     = 10 * time.Second
 	aftercareLookAge = 30 * time.Second
+	// asleepLookAge is without end: an account looks at clusters that are off in turn, and enqueues those that are not any more.
+	asleepLookAge = time.Duration(math.MaxInt64)
 )
 
 // observeCloud reads what is known of the machines. What is too old is looked at anew, and the pass waits for that.
@@ -142,6 +145,8 @@ func maxLookAge(cd *hivev1.ClusterDeployment, o hibernation.Observed, look accou
 		return freshLookAge
 	case look.IsUsed && !look.IsScheduled:
 		return 0 // Somebody has changed something since, and may want what is wrong to be mended.
+	case hibernation.IsAsleep(o):
+		return asleepLookAge
 	case hibernation.IsInAftercare(o):
 		return aftercareLookAge
 	default:

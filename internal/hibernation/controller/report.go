@@ -20,10 +20,8 @@ import (
 
 // report writes the plan into the status. What becomes of effects is observed by later passes.
 func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservation, plan hibernation.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
-	if plan.CloudInterval > 0 {
-		// The pass need not run to find out that nothing has changed.
-		c.accounts.Watch(seen.name, plan.CloudInterval)
-	}
+	// The pass need not run to find out that nothing has changed.
+	c.accounts.Watch(seen.name, plan.CloudInterval)
 	if plan.ProbeInterval > 0 {
 		c.pool.Watch(seen.name, plan.ProbeInterval)
 	}
