@@ -125,6 +125,7 @@ func hibernationLaws() []importLaw {
 func mysqlLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/mysql/gtid"),
+		pureLaw("internal/mysql/stops").alsoReaching("internal/stoprecord"),
 		pureLaw("internal/mysql/clustering").alsoReaching("internal/mysql/gtid"),
 		pureLaw("internal/mysql/accounts"),
 		pureLaw("internal/mysql/certificates"),
@@ -132,8 +133,8 @@ func mysqlLaws() []importLaw {
 		pureLaw("internal/mysql/backup").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
 		pureLaw("internal/mysql/backup/binlog").alsoReaching("internal/mysql/gtid"),
 		controllerLaw("internal/mysql/sqlclient"),
-		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient"),
-		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/provisioning"),
+		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient", "internal/mysql/stops"),
+		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/provisioning", "internal/mysql/stops"),
 		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
 		{
 			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",

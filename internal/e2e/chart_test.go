@@ -56,8 +56,11 @@ func TestChart(t *testing.T) {
 					t.Errorf("expected the NetworkPolicy %s, found none", policy)
 				}
 			}
-			if wanted, found := strings.Contains(features, "hibernation"), strings.Contains(string(out), "kind: MutatingAdmissionPolicy\nmetadata:\n  name: torpor-hibernation-record\n"); wanted != found {
-				t.Errorf("expected the policy that notes who hibernates a cluster: %t, found: %t", wanted, found)
+			for _, feature := range []string{"hibernation", "mysql"} {
+				policy := "kind: MutatingAdmissionPolicy\nmetadata:\n  name: torpor-" + feature + "-record\n"
+				if wanted, found := strings.Contains(features, feature), strings.Contains(string(out), policy); wanted != found {
+					t.Errorf("expected the policy that notes who stops things of %s: %t, found: %t", feature, wanted, found)
+				}
 			}
 			roles := map[string][]rbacv1.PolicyRule{}
 			in := yaml.NewYAMLOrJSONDecoder(strings.NewReader(string(out)), 4096)

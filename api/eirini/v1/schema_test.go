@@ -102,7 +102,7 @@ func (s *served) testColumns(t *testing.T) {
 	testenv.ExpectNoError(t, s.Client.SubResource("status").Update(t.Context(), lrp))
 	testenv.ExpectNoError(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(lrp), lrp))
 	testenv.ExpectEqual(t, "status", want, lrp.Status)
-	table := s.GetTable(t, eiriniv1.GroupVersion().WithResource("lrps"), lrp.Namespace)
+	table := s.GetTable(t, eiriniv1.GroupVersion().WithResource("lrps"), client.ObjectKeyFromObject(lrp))
 	var names []string
 	for _, column := range table.ColumnDefinitions {
 		names = append(names, strings.ToUpper(column.Name))

@@ -72,7 +72,7 @@ func (s *served) testColumns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			row.object.SetNamespace(namespace)
 			s.createWithStatus(t, row.object, row.status)
-			table := s.GetTable(t, korifiv1alpha1.GroupVersion().WithResource(name), namespace)
+			table := s.GetTable(t, korifiv1alpha1.GroupVersion().WithResource(name), client.ObjectKeyFromObject(row.object))
 			var names []string
 			var cells []any
 			for i, column := range table.ColumnDefinitions {

@@ -24,6 +24,8 @@ import (
 // +kubebuilder:printcolumn:name="Reconcile Active",type="string",JSONPath=".status.conditions[?(@.type=='ReconciliationActive')].status"
 // +kubebuilder:printcolumn:name="Last backup",type="string",JSONPath=".status.backup.time"
 // +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.conditions[?(@.type=='Healthy')].lastTransitionTime",priority=1
+// +kubebuilder:printcolumn:name="By",type="string",JSONPath=".status.clusteringStops[?(@.requested==true)].by",priority=1
+// +kubebuilder:printcolumn:name="Until",type="date",JSONPath=".status.clusteringStops[?(@.requested==true)].until",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Healthy')].message",priority=1
 // +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 40`,messageExpression=`'metadata.name: expected at most 40 characters, because names of other objects are made from it; found %d; choose a shorter one'.format([size(self.metadata.name)])`
 // +kubebuilder:validation:XValidation:rule=`!self.metadata.name.contains('.')`,message=`metadata.name: expected no dot, because Services are named after it and cannot have one; found one; choose another name`

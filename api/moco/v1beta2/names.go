@@ -26,6 +26,23 @@ const (
 	TLSSecretAnnotation = "torpor.dev/tls-secret"
 )
 
+// Annotations by which admission notes who stopped something of a MySQLCluster or started it again, in that very request. Each switch has
+// its own two: the user, and the resource version that the MySQLCluster had before.
+const (
+	// ClusteringRequestedByAnnotation is who last stopped or started clustering.
+	ClusteringRequestedByAnnotation = "torpor.dev/clustering-requested-by"
+	// ClusteringRequestVersionAnnotation is the resource version before that.
+	ClusteringRequestVersionAnnotation = "torpor.dev/clustering-request-version"
+	// ReconciliationRequestedByAnnotation is who last stopped or started reconciliation.
+	ReconciliationRequestedByAnnotation = "torpor.dev/reconciliation-requested-by"
+	// ReconciliationRequestVersionAnnotation is the resource version before that.
+	ReconciliationRequestVersionAnnotation = "torpor.dev/reconciliation-request-version"
+	// InstancesRequestedByAnnotation is who last began to leave single instances alone, or ended that.
+	InstancesRequestedByAnnotation = "torpor.dev/instances-requested-by"
+	// InstancesRequestVersionAnnotation is the resource version before that.
+	InstancesRequestVersionAnnotation = "torpor.dev/instances-request-version"
+)
+
 // The annotation of the Secret with a cluster's passwords, and its value: upstream's plugin reads no Secret without.
 const (
 	// SecretVersionAnnotation says how the Secret is laid out.

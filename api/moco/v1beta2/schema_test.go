@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -472,10 +473,11 @@ func (s *schemaServer) testColumns(t *testing.T) {
 		})
 	}
 	cluster.Status.SyncedReplicas = 2
+	cluster.Status.ClusteringStops = []torporv1alpha1.StopRecord{{Since: u.GetCreationTimestamp(), By: "alice", Requested: true}, {Since: u.GetCreationTimestamp(), By: "bob"}}
 	if err := s.typed.SubResource("status").Patch(t.Context(), &cluster, client.MergeFrom(before)); err != nil {
 		t.Fatalf("a status of conditions and a number only: %v", err)
 	}
-	table := s.GetTable(t, mocov1beta2.GroupVersion().WithResource("mysqlclusters"), u.GetNamespace())
+	table := s.GetTable(t, mocov1beta2.GroupVersion().WithResource("mysqlclusters"), client.ObjectKeyFromObject(u))
 	var names []string
 	var cells, wide []any
 	for i, column := range table.ColumnDefinitions {
@@ -490,9 +492,11 @@ func (s *schemaServer) testColumns(t *testing.T) {
 		t.Errorf("found columns\n%s\nwant\n%s", got, header)
 	}
 	testenv.ExpectEqual(t, "cells", []any{"test", "Unknown", "Unknown", 0.0, 2.0, nil, "False", "True", "<no value>"}, cells)
-	if len(wide) != 4 || wide[0] != "SINCE" || wide[1] == nil || wide[2] != "WHY" || wide[3] != "somebody stopped clustering" {
-		t.Errorf("found %v, want what -o wide adds: SINCE and WHY", wide)
+	if len(wide) != 8 || wide[1] == nil {
+		t.Fatalf("found %v, want what -o wide adds: SINCE, BY, UNTIL and WHY", wide)
 	}
+	wide[1] = "a time"
+	testenv.ExpectEqual(t, "what -o wide adds", []any{"SINCE", "a time", "BY", "alice", "UNTIL", nil, "WHY", "somebody stopped clustering"}, wide)
 }
 
 func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {

@@ -2,9 +2,13 @@
 
 package v1beta2
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// MySQLClusterStatus is what is known of the cluster. Pause and Instances are Torpor's own, the rest is upstream's.
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// MySQLClusterStatus is what is known of the cluster. Pause, the records of stops and Instances are Torpor's own, the rest is upstream's.
 type MySQLClusterStatus struct {
 	// Conditions of the cluster; in the normal case every one is True.
 	// +optional
@@ -43,6 +47,21 @@ type MySQLClusterStatus struct {
 	// Pause is what somebody has stopped; nothing while all goes on.
 	// +optional
 	Pause *Pause `json:"pause,omitempty"`
+	// ClusteringStops are the last stops of clustering, the newest first: who asked, why, until when, and who ended it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	ClusteringStops []torporv1alpha1.StopRecord `json:"clusteringStops,omitempty"`
+	// ReconciliationStops are the last stops of reconciliation.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	ReconciliationStops []torporv1alpha1.StopRecord `json:"reconciliationStops,omitempty"`
+	// InstanceStops are the last times that single instances were left alone.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	InstanceStops []torporv1alpha1.StopRecord `json:"instanceStops,omitempty"`
 	// Instances are the MySQL servers as they were seen last, also while clustering is stopped.
 	// +optional
 	// +listType=map
@@ -182,13 +201,13 @@ type StartFinding struct {
 type Stop struct {
 	// Since is when Torpor saw it first.
 	Since metav1.Time `json:"since"`
-	// By is the field manager that set the annotation, as the API server noted it.
+	// By is who set the annotation; "unknown", with the field manager where there is one, if no admission noted that.
 	// +optional
 	By string `json:"by,omitempty"`
 	// Reason is that of the annotation torpor.dev/reason.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// Until is when it ends by itself: that of the annotation torpor.dev/until.
+	// Until is when it ends by itself, as the annotation torpor.dev/until says.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
 }

@@ -7,6 +7,7 @@
 package v1beta2
 
 import (
+	"github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -507,6 +508,27 @@ func (in *MySQLClusterStatus) DeepCopyInto(out *MySQLClusterStatus) {
 		in, out := &in.Pause, &out.Pause
 		*out = new(Pause)
 		(*in).DeepCopyInto(*out)
+	}
+	if in.ClusteringStops != nil {
+		in, out := &in.ClusteringStops, &out.ClusteringStops
+		*out = make([]v1alpha1.StopRecord, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
+	if in.ReconciliationStops != nil {
+		in, out := &in.ReconciliationStops, &out.ReconciliationStops
+		*out = make([]v1alpha1.StopRecord, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
+	if in.InstanceStops != nil {
+		in, out := &in.InstanceStops, &out.InstanceStops
+		*out = make([]v1alpha1.StopRecord, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 	if in.Instances != nil {
 		in, out := &in.Instances, &out.Instances

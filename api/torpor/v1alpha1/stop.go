@@ -8,8 +8,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 const (
 	// ReasonAnnotation is why somebody stopped something, in a sentence for people.
 	ReasonAnnotation = "torpor.dev/reason"
-	// UntilAnnotation is when a stop ends by itself: a time as in 2026-11-20T22:00:00Z (RFC 3339), and on a ClusterDeployment also a
-	// duration such as 8h, which counts from when it was written.
+	// UntilAnnotation is when a stop ends by itself: a time as in 2026-11-20T22:00:00Z (RFC 3339), or a duration such as 8h, which counts
+	// from when it was written.
 	UntilAnnotation = "torpor.dev/until"
 )
 

@@ -348,7 +348,7 @@ func TestClusteringStopsAndStartsWithMOCOsSchema(t *testing.T) {
 		writes.take("mysqlclusters")
 		env.ExpectAnnotated(t, cluster, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})
 		env.WaitForCondition(t, cluster, mocov1beta2.ClusteringActiveCondition, metav1.ConditionFalse, mocov1beta2.ClusteringInactiveReason)
-		waitForRemembered(t, env, cluster, clustering.Name, 1, `"since"`, `"role":"primary"`)
+		waitForRemembered(t, env, cluster, clustering.Name, 1, `"pause":{"clustering":{"since"`, `"clusteringStops":[{"since"`, `"role":"primary"`)
 		env.ExpectAnnotated(t, cluster, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: ""})
 		env.WaitForCondition(t, cluster, mocov1beta2.ClusteringActiveCondition, metav1.ConditionTrue, mocov1beta2.ClusteringActiveReason)
 		env.WaitForCondition(t, cluster, mocov1beta2.HealthyCondition, metav1.ConditionTrue, mocov1beta2.HealthyReason)

@@ -17,7 +17,6 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
-	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
@@ -58,7 +57,7 @@ func readStopRequest(cd *hivev1.ClusterDeployment) stoprecord.Request {
 		By: cd.Annotations[torporv1alpha1.RequestedByAnnotation], Version: cd.Annotations[torporv1alpha1.RequestVersionAnnotation],
 		Reason: cd.Annotations[torporv1alpha1.ReasonAnnotation], Until: cd.Annotations[torporv1alpha1.UntilAnnotation],
 	}
-	if written := reconcile.WriteTimeOf(cd, torporv1alpha1.UntilAnnotation); written != nil {
+	if written := stoprecord.WriteTimeOf(cd, torporv1alpha1.UntilAnnotation); written != nil {
 		asked.UntilWrittenAt = written.Time
 	}
 	return asked

@@ -362,6 +362,7 @@ func TestDecide(t *testing.T) {
 		"a cluster that is being deleted is left alone":                   {healthyCluster(func(o *Observed) { o.IsBeingDeleted = true }), decision{"being deleted", nothing, StateHealthy}},
 		"a stop ends at the time that it names":                           {healthyCluster(stopAsked, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
 		"a stop that was reached ends at the time that it names":          {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }), decision{"the stop is over", EndStop{}, StateHealthy}},
+		"the end of another stop is no start that could lose rows":        {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue, o.IsOtherStopOverdue = true, true }, withInstance(1, executed("0:1-10"))), decision{"the stop is over", EndStop{}, StateDegraded}},
 		"a stop does not end by itself where a start would lose rows":     {healthyCluster(stopAsked, stopReached, func(o *Observed) { o.IsStopOverdue = true }, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
 		"a start that would lose rows is refused":                         {healthyCluster(stopReached, withInstance(1, executed("0:1-10"))), decision{"a start is refused", nothing, StateDegraded}},
 		"a start that would isolate an instance is refused":               {healthyCluster(stopReached, withInstance(1, executed("0:1-9,1:1"))), decision{"a start is refused", nothing, StateDegraded}},

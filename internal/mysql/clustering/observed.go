@@ -18,6 +18,8 @@ type Observed struct {
 	// IsBeingDeleted says that the cluster is about to go, IsStopOverdue that a stop should have ended by now. The servers are
 	// not looked at then, unless clustering is stopped and its start has to be judged.
 	IsBeingDeleted, IsStopOverdue bool
+	// IsOtherStopOverdue says that it is not the stop of clustering itself which should have ended.
+	IsOtherStopOverdue bool
 	// Replicas is how many instances are wanted, all of them counted.
 	Replicas int
 	// Offline says that no instance is wanted to run.

@@ -83,7 +83,7 @@ func listUnfinishedOfPrimary(d *derivedFacts) []string {
 }
 
 func hasStopEnded(d *derivedFacts) bool {
-	return isStopWithdrawn(d) || d.Stop != nil && d.IsStopOverdue
+	return isStopWithdrawn(d) || d.Stop != nil && d.IsStopOverdue && !d.IsOtherStopOverdue
 }
 
 // isStartRefused reports whether a start would do harm, of which the person who stopped has to know first.

@@ -19,6 +19,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
 )
 
 const scrapeTimeout = 5 * time.Second
@@ -141,7 +142,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int, now time.Time) {
-	overdue, _ := stopOverdueDuration(cluster, now)
+	overdue := stops.Read(cluster, now).OverdueDuration(now)
 	// While clustering is stopped nobody vouches for the conditions. A cluster that looks well then must page nobody, and one
 	// that does not must.
 	looks := func(kind string, states ...clustering.ClusterState) bool {

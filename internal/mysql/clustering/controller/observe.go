@@ -25,6 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
 	"github.com/torpor-dev/torpor/internal/mysql/sqlclient"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -39,6 +40,7 @@ type observation struct {
 	clustering.Observed
 	cluster   *mocov1beta2.MySQLCluster
 	startedAt time.Time
+	switches  stops.Switches
 	// The rest is empty for a cluster whose servers are not looked at.
 	clusterConns *clusterConns
 	pods         []*corev1.Pod
@@ -61,9 +63,11 @@ type observation struct {
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (*observation, error) {
 	n := cluster.InstanceCount()
 	seen := &observation{
-		Observed: observeObject(cluster, c.Clock.Now(), c.Waits), cluster: cluster, startedAt: c.Clock.Now(),
+		cluster: cluster, startedAt: c.Clock.Now(),
 		pods: make([]*corev1.Pod, n), conns: make([]*instanceConn, n), facts: make([]sqlclient.ServerFacts, n),
 	}
+	seen.switches = stops.Read(cluster, seen.startedAt)
+	seen.Observed = observeObject(cluster, seen.switches, c.Waits)
 	if seen.IsBeingDeleted || seen.IsStopOverdue && seen.Stop == nil {
 		return seen, nil
 	}
@@ -94,7 +98,7 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 	if err != nil { // The pass goes on without Pods: a stop is reached even when no instance can be looked at.
 		log.FromContext(ctx).Error(err, "Pods cannot be listed")
 	}
-	stopped, _ := parseStoppedInstances(seen.cluster)
+	stopped, _ := stops.ParseStoppedInstances(seen.cluster)
 	seen.requiresTLS = true
 	for i := range seen.pods {
 		name := seen.cluster.PodName(i)
@@ -303,11 +307,10 @@ func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCl
 
 // From what the API server and the servers say to what the decision looks at.
 
-func observeObject(cluster *mocov1beta2.MySQLCluster, now time.Time, waits clustering.FailoverWaits) clustering.Observed {
+func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, waits clustering.FailoverWaits) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
-	_, isOverdue := stopOverdueDuration(cluster, now)
 	return clustering.Observed{
-		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(), IsStopOverdue: isOverdue,
+		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(), IsStopOverdue: switches.IsAnyOverdue(), IsOtherStopOverdue: switches.IsAnyOverdue() && !switches.Clustering.IsOverdue,
 		Waits: waits, Replicas: cluster.InstanceCount(), Offline: spec.Offline,
 		Source:    clustering.OneTimeOperation{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},

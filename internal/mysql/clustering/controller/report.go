@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -30,7 +30,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 		return reconcile.FollowUp{Rule: plan.Rule}
 	}
 	if _, ends := plan.Do.(clustering.EndStop); ends {
-		return reportEndOfStop(cluster, plan, refused)
+		return reportEndOfStop(cluster, seen, plan, refused)
 	}
 	primary := seen.Primary
 	if do, promotes := plan.Do.(clustering.PromoteInStatus); promotes && refused == nil {
@@ -40,6 +40,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	status := &cluster.Status
 	status.Cloned = status.Cloned || plan.SourceDone
 	status.Pause = buildPause(cluster, plan, seen)
+	status.ClusteringStops, status.InstanceStops = seen.switches.Clustering.Records, seen.switches.Instances.Records
 	instances := buildInstanceStatuses(seen, plan, primary)
 	conns := seen.clusterConns
 	// Somebody who stops clustering and works on the instances wants to see what comes of it.
@@ -59,11 +60,12 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.After}
 	// The regular look at a stopped cluster may come long after the end of the stop.
-	if until := endOfStop(cluster); until != nil && until.After(seen.Now) && cluster.ClusteringStopped() {
-		out.RequeueAfter = min(out.RequeueAfter, max(until.Sub(seen.Now), time.Millisecond))
+	if next := seen.switches.NextEnd(); !next.IsZero() {
+		out.RequeueAfter = min(out.RequeueAfter, max(next.Sub(seen.Now), time.Millisecond))
 	}
+	out.Events = slices.Concat(seen.switches.Clustering.Events(stopAction), seen.switches.Instances.Events(stopAction))
 	if refused == nil && !isToldAgain {
-		out.Events = plan.Events
+		out.Events = append(out.Events, plan.Events...)
 	}
 	name := conns.name
 	failed := refused != nil || seen.passwordProblem != ""
@@ -80,7 +82,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 
 func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) map[string]decision.Condition {
 	active := plan.ClusteringActive
-	if wrong := describeIgnoredAnnotations(cluster); wrong != "" {
+	if wrong := describeIgnoredAnnotations(cluster, seen.switches); wrong != "" {
 		active.Message += "; " + wrong
 	}
 	return map[string]decision.Condition{
@@ -149,42 +151,15 @@ func setThreadStates(one *mocov1beta2.InstanceStatus, c clustering.ReplicationCh
 
 // What is wanted to be stopped stands in annotations; what came of it, in status.pause.
 
-// parseStoppedInstances returns the indexes of the instances to leave alone, and whether the annotation could be read. A
-// list that cannot be read stops nothing.
-func parseStoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
-	text, asked := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
-	if !asked {
-		return nil, true
-	}
-	var list []int
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, false // What was read before the mistake may be any instance.
-	}
-	return list, true
-}
-
-func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
+func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, switches stops.Switches) string {
 	var wrong []string
-	if _, ok := parseStoppedInstances(cluster); !ok {
+	if _, ok := stops.ParseStoppedInstances(cluster); !ok {
 		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found something else; correct it")
 	}
-	switch until, ok := reconcile.ReadStopUntil(cluster); {
-	case !ok:
-		wrong = append(wrong, torporv1alpha1.UntilAnnotation+" is ignored: expected a time such as 2026-11-20T22:00:00Z, found something else; correct it")
-	case until != nil && isStopped(cluster) && endOfStop(cluster) == nil:
-		wrong = append(wrong, torporv1alpha1.UntilAnnotation+" is ignored: expected a time after the stop began, found "+
-			until.UTC().Format(time.RFC3339)+", which an earlier stop left; set another or remove it")
+	if ignored := switches.DescribeIgnored(); ignored != "" {
+		wrong = append(wrong, ignored)
 	}
 	return strings.Join(wrong, "; ")
-}
-
-// stopOverdueDuration is for how long something is stopped after the time until which it should have been, zero if nothing is.
-func stopOverdueDuration(cluster *mocov1beta2.MySQLCluster, now time.Time) (overdue time.Duration, isOverdue bool) {
-	until := endOfStop(cluster)
-	if until == nil || now.Before(until.Time) || !isStopped(cluster) {
-		return 0, false
-	}
-	return now.Sub(until.Time), true
 }
 
 func isStopped(cluster *mocov1beta2.MySQLCluster) bool {
@@ -192,44 +167,7 @@ func isStopped(cluster *mocov1beta2.MySQLCluster) bool {
 	return cluster.ClusteringStopped() || cluster.ReconciliationStopped() || stopsInstances
 }
 
-// endOfStop is when the stops of a cluster end by themselves, nil if they do not. A time that was over before the first of
-// them began is left from an earlier stop, which would void this one at once.
-func endOfStop(cluster *mocov1beta2.MySQLCluster) *metav1.Time {
-	until, _ := reconcile.ReadStopUntil(cluster)
-	if until == nil {
-		return nil
-	}
-	var pause mocov1beta2.Pause
-	if cluster.Status.Pause != nil {
-		pause = *cluster.Status.Pause
-	}
-	var began []time.Time
-	for annotation, record := range map[string]*mocov1beta2.Stop{
-		mocov1beta2.ClusteringStoppedAnnotation: pause.Clustering, mocov1beta2.ReconciliationStoppedAnnotation: pause.Reconciliation,
-		mocov1beta2.StoppedInstancesAnnotation: nil,
-	} {
-		_, isThere := cluster.Annotations[annotation]
-		switch written := reconcile.WriteTimeOf(cluster, annotation); {
-		case !isThere:
-		case record != nil: // Other writes of the same manager make the time of the write later.
-			began = append(began, record.Since.Time)
-		case written != nil:
-			began = append(began, written.Time)
-		default:
-			return until // Nobody knows.
-		}
-	}
-	if len(began) > 0 && !until.After(slices.MinFunc(began, time.Time.Compare)) {
-		return nil
-	}
-	return until
-}
-
-// stopAnnotations stop something, and leftoverAnnotations say more about a stop or its end.
-func stopAnnotations() []string {
-	return []string{mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation}
-}
-
+// leftoverAnnotations say more about a stop or its end.
 func leftoverAnnotations() []string {
 	return []string{
 		torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation, mocov1beta2.ForceStartAnnotation, mocov1beta2.LookRequestedAnnotation,
@@ -247,6 +185,15 @@ func listLeftovers(cluster *mocov1beta2.MySQLCluster) []string {
 	})
 }
 
+// listEnded returns the annotations that go with the stops whose time is over.
+func listEnded(switches stops.Switches) []string {
+	annotations, areAll := switches.ListOverdue()
+	if areAll {
+		annotations = append(annotations, leftoverAnnotations()...)
+	}
+	return annotations
+}
+
 // removeAnnotations removes annotations, unless the object was changed meanwhile.
 func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.MySQLCluster, names []string) error {
 	// The patch requires the observed version, so that a stop is not ended that was prolonged meanwhile.
@@ -260,11 +207,14 @@ func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.
 	return nil
 }
 
-// reportEndOfStop writes nothing into the status: what it says of the servers was not looked at in this pass.
-func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
+// reportEndOfStop writes only the records into the status: what it says of the servers was not looked at in this pass.
+func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	event := decision.Event{Reason: clustering.EventStopEnded, Action: stopAction}
-	event.Note = "The stop has ended by itself: it was until " + cluster.Annotations[torporv1alpha1.UntilAnnotation]
-	if refused != nil {
+	until := seen.startedAt.Add(-seen.switches.OverdueDuration(seen.startedAt))
+	event.Note = "The stop has ended by itself: it was until " + until.UTC().Format(time.RFC3339)
+	if refused == nil {
+		cluster.Status.ClusteringStops, cluster.Status.InstanceStops = seen.switches.Clustering.End(seen.startedAt), seen.switches.Instances.End(seen.startedAt)
+	} else {
 		event.Warning, event.Reason = true, clustering.EventStopOverdue
 		event.Note = "The stop should have ended, and could not be taken back: " + describeError(refused.Err) + "; take its annotations back"
 	}
@@ -288,11 +238,11 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 		before = *cluster.Status.Pause
 		p.Reconciliation = before.Reconciliation
 	}
+	asked := seen.switches.Clustering.Records.Newest()
 	switch {
-	case cluster.ClusteringStopped():
+	case asked != nil:
 		p.Clustering = &mocov1beta2.Stop{
-			Since: metav1.NewTime(seen.Now), By: reconcile.FieldManagerOf(cluster, mocov1beta2.ClusteringStoppedAnnotation),
-			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation], Until: endOfStop(cluster),
+			Since: metav1.NewTime(seen.Now), By: asked.By, Reason: asked.Reason, Until: asked.Until,
 		}
 		if before.Clustering != nil { // A stop began when it was first seen, whatever is changed in it later.
 			p.Clustering.Since = before.Clustering.Since
@@ -326,6 +276,12 @@ func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 		without := *p // That part is remembered by the controller that writes it.
 		without.Reconciliation = nil
 		remembered["pause"] = without
+	}
+	if len(cluster.Status.ClusteringStops) > 0 {
+		remembered["clusteringStops"] = cluster.Status.ClusteringStops
+	}
+	if len(cluster.Status.InstanceStops) > 0 {
+		remembered["instanceStops"] = cluster.Status.InstanceStops
 	}
 	var instances []mocov1beta2.InstanceStatus
 	for _, i := range cluster.Status.Instances {

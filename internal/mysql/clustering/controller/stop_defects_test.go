@@ -281,7 +281,7 @@ func TestStopSucceedsWhileOthersWrite(t *testing.T) {
 	if c := meta.FindStatusCondition(cluster.Status.Conditions, mocov1beta2.ClusteringActiveCondition); c == nil || c.Status != metav1.ConditionFalse {
 		t.Errorf("expected it to be really stopped when the plugin says so, found %+v", c)
 	}
-	if field := cluster.Status.Pause; field == nil || field.Clustering.By != "kubectl-moco" {
+	if field := cluster.Status.Pause; field == nil || field.Clustering.By != "unknown (field manager kubectl-moco)" {
 		t.Errorf("expected who stopped it, found %+v", field)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -315,27 +314,6 @@ func (e *environment) forbidEndOfStop(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-func TestStoppedInstances(t *testing.T) {
-	for name, test := range map[string]struct {
-		annotations map[string]string
-		want        []int
-		understood  bool
-	}{
-		"no instance is stopped":                  {nil, nil, true},
-		"a list of two stops both":                {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
-		"a value that is no list stops nothing":   {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
-		"a list that is half wrong stops nothing": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}
-			got, understood := parseStoppedInstances(cluster)
-			if diff := cmp.Diff(test.want, got); diff != "" || understood != test.understood {
-				t.Errorf("(-want +got), understood: want %t, got %t:\n%s", test.understood, understood, diff)
-			}
-		})
-	}
 }
 
 // TestReplicasCanBeAlignedByHand is what a stop is for: a DBA aligns the GTIDs of the replicas, and no manager undoes it.

@@ -130,7 +130,7 @@ func TestReconciliationStopKeepsEverything(t *testing.T) {
 	e.annotate(t, torporv1alpha1.ReasonAnnotation, "moving disks")
 	e.annotate(t, torporv1alpha1.UntilAnnotation, "2126-11-20T22:00:00Z")
 	e.annotate(t, mocov1beta2.ReconciliationStoppedAnnotation, "true")
-	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionFalse, "by kubectl-moco", "moving disks", "2126-11-20T22:00:00Z", "kubectl moco start reconciliation test")
+	e.waitForCondition(t, mocov1beta2.ReconciliationActiveCondition, metav1.ConditionFalse, "by unknown (field manager kubectl-moco)", "moving disks", "2126-11-20T22:00:00Z", "kubectl moco start reconciliation test")
 	before := len(e.requests.writesIn(e.name.Namespace))
 	e.setImage(t, "mysql:2")
 	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), &corev1.Service{ObjectMeta: e.meta("moco-test-primary")}))
@@ -144,7 +144,7 @@ func TestReconciliationStopKeepsEverything(t *testing.T) {
 		t.Error(err)
 	}
 	record := e.cluster(t).Status.Pause
-	if record == nil || record.Reconciliation == nil || record.Reconciliation.By != "kubectl-moco" || record.Reconciliation.Reason != "moving disks" || record.Reconciliation.Until == nil {
+	if record == nil || record.Reconciliation == nil || record.Reconciliation.By != "unknown (field manager kubectl-moco)" || record.Reconciliation.Reason != "moving disks" || record.Reconciliation.Until == nil {
 		t.Errorf("expected who, why and until when in status.pause, found %+v", record)
 	}
 

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -49,7 +49,9 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	if changes.Rollout.EndsTurn || cluster.ReconciliationStopped() {
 		c.turns.giveBack(client.ObjectKeyFromObject(cluster))
 	}
-	cluster.Status.Pause = stopRecord(cluster, c.Clock.Now())
+	now := c.Clock.Now()
+	switched := stops.Read(cluster, now).Reconciliation
+	cluster.Status.ReconciliationStops, cluster.Status.Pause = switched.Records, stopRecord(cluster, switched, now)
 	if cluster.ReconciliationStopped() {
 		active = decision.False(mocov1beta2.ReconciliationInactiveReason, describeStop(cluster, *cluster.Status.Pause.Reconciliation))
 		maps.Copy(conditions, unknownConditions(cluster, active.Message))
@@ -58,7 +60,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	}
 	var ignored []decision.Event
 	conditions[mocov1beta2.ReconciliationActiveCondition], ignored = withIgnoredAnnotations(cluster, active)
-	out.Events = append(ignored, out.Events...)
+	out.Events = slices.Concat(switched.Events(reconcileAction), ignored, out.Events)
 	reconcile.SetConditions(&cluster.Status.Conditions, conditions, cluster.Generation, c.Clock)
 	return out
 }
@@ -176,33 +178,29 @@ func rolloutEvents(changes provisioning.ChangeSet) []decision.Event {
 	return nil
 }
 
-// stops is the only value that stops something.
-const stops = "true"
+// stopValue is the only value that stops something.
+const stopValue = "true"
 
 // describeIgnoredAnnotations says which annotations stop nothing although somebody may think so.
 func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster) string {
 	var wrong []string
 	for _, name := range []string{mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation} {
-		if value, asked := cluster.Annotations[name]; asked && value != stops {
-			wrong = append(wrong, fmt.Sprintf("the annotation %s is ignored: expected %q, found %.40q; correct or remove it", name, stops, value))
+		if value, asked := cluster.Annotations[name]; asked && value != stopValue {
+			wrong = append(wrong, fmt.Sprintf("the annotation %s is ignored: expected %q, found %.40q; correct or remove it", name, stopValue, value))
 		}
 	}
 	return strings.Join(wrong, "; ")
 }
 
 // stopRecord is status.pause; only a stop of reconciliation is this controller's.
-func stopRecord(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.Pause {
+func stopRecord(cluster *mocov1beta2.MySQLCluster, switched stops.Switch, now time.Time) *mocov1beta2.Pause {
 	p, before := &mocov1beta2.Pause{}, cluster.Status.Pause
 	if before != nil {
 		*p = *before
 		p.Reconciliation = nil
 	}
-	if cluster.ReconciliationStopped() {
-		p.Reconciliation = &mocov1beta2.Stop{
-			Since: metav1.NewTime(now), By: reconcile.FieldManagerOf(cluster, mocov1beta2.ReconciliationStoppedAnnotation),
-			Reason: cluster.Annotations[torporv1alpha1.ReasonAnnotation],
-		}
-		p.Reconciliation.Until, _ = reconcile.ReadStopUntil(cluster)
+	if asked := switched.Records.Newest(); asked != nil {
+		p.Reconciliation = &mocov1beta2.Stop{Since: metav1.NewTime(now), By: asked.By, Reason: asked.Reason, Until: asked.Until}
 		if before != nil && before.Reconciliation != nil {
 			p.Reconciliation.Since = before.Reconciliation.Since
 		}
@@ -228,10 +226,14 @@ func describeStop(cluster *mocov1beta2.MySQLCluster, s mocov1beta2.Stop) string 
 	return text + "; changes of the spec reach no other object and no Pod is replaced; to go on, run: kubectl moco start reconciliation " + cluster.Name
 }
 
-// rememberStop keeps since when reconciliation is stopped, which upstream's schema drops.
+// rememberStop keeps since when reconciliation is stopped and its record, which upstream's schema drops.
 func rememberStop(cluster *mocov1beta2.MySQLCluster) map[string]any {
+	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Reconciliation != nil {
-		return map[string]any{"pause": mocov1beta2.Pause{Reconciliation: p.Reconciliation}}
+		remembered["pause"] = mocov1beta2.Pause{Reconciliation: p.Reconciliation}
 	}
-	return nil
+	if len(cluster.Status.ReconciliationStops) > 0 {
+		remembered["reconciliationStops"] = cluster.Status.ReconciliationStops
+	}
+	return remembered
 }

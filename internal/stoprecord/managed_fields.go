@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reconcile
+package stoprecord
 
 import (
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// ReadStopUntil is when the stops of an object end by themselves, nil if they do not; and whether that could be read.
-func ReadStopUntil(obj metav1.Object) (*metav1.Time, bool) {
-	text, asked := obj.GetAnnotations()[torporv1alpha1.UntilAnnotation]
-	if !asked {
-		return nil, true
+// AnnotationSwitch is an annotation that stops something, and those by which admission notes who set it.
+type AnnotationSwitch struct {
+	Name, RequestedBy, RequestVersion string
+}
+
+// ReadRequest reads what an object asks for by an annotation.
+func (s AnnotationSwitch) ReadRequest(obj metav1.Object, isStopped bool) Request {
+	annotations := obj.GetAnnotations()
+	asked := Request{
+		IsStopped: isStopped, By: annotations[s.RequestedBy], Version: annotations[s.RequestVersion], FieldManager: FieldManagerOf(obj, s.Name),
+		Reason: annotations[torporv1alpha1.ReasonAnnotation], Until: annotations[torporv1alpha1.UntilAnnotation],
 	}
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return nil, false
+	if written := WriteTimeOf(obj, s.Name); written != nil {
+		asked.At = written.Time
 	}
-	return new(metav1.NewTime(at)), true
+	if written := WriteTimeOf(obj, torporv1alpha1.UntilAnnotation); written != nil {
+		asked.UntilWrittenAt = written.Time
+	}
+	return asked
 }
 
 // FieldManagerOf is the field manager that set an annotation, as the API server noted it; empty if it did not.

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// anotherProgram is a field manager, which says nothing about who sends a request.
+const anotherProgram = "another-program"
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// hub is an API server with the policies of some features, and manager is it with the rights of the manager and no more.
+type hub struct {
+	*testenv.Environment
+	manager *testenv.Environment
+}
+
+func newHub(t *testing.T, features ...string) *hub {
+	t.Helper()
+	h := &hub{Environment: testenv.Start(t)}
+	user := h.ApplyManagerRoles(t, metav1.NamespaceDefault)
+	limited := *h.Environment
+	limited.Config = h.ImpersonateUser(user)
+	h.manager = &limited
+	for _, feature := range features {
+		h.ApplyManifest(t, "record/"+feature+".yaml") // The API server follows it a moment later.
+	}
+	return h
+}
+
+func (h *hub) name(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: name}
+}
+
+// clientOf returns a client of a person who may do anything.
+func (h *hub) clientOf(t *testing.T, who string) client.Client {
+	t.Helper()
+	c, err := client.New(h.ImpersonateUser(who, "system:masters"), client.Options{Scheme: h.Client.Scheme(), Mapper: h.Client.RESTMapper()})
+	testenv.ExpectNoError(t, err)
+	return c
+}
+
+// removePolicy leaves the API server without the policy that notes requesters, and waits until none are noted.
+func (h *hub) removePolicy(t *testing.T, policy string, isNoted func() bool) {
+	t.Helper()
+	name := metav1.ObjectMeta{Name: policy}
+	ctx := context.WithoutCancel(t.Context())
+	testenv.ExpectNoError(t, errors.Join(
+		h.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: name}), h.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: name}),
+	))
+	testenv.Eventually(t, "requests are not noted", func() error { return testenv.ErrorIf(isNoted(), "found a note") })
+}
+
+// expectColumn looks for a person where kubectl shows one.
+func (h *hub) expectColumn(t *testing.T, of schema.GroupVersionResource, obj client.Object, column, want string) {
+	t.Helper()
+	table := h.GetTable(t, of, client.ObjectKeyFromObject(obj))
+	for i, c := range table.ColumnDefinitions {
+		if c.Name == column {
+			testenv.ExpectEqual(t, "the column "+column, want, fmt.Sprint(table.Rows[0].Cells[i]))
+			return
+		}
+	}
+	t.Errorf("expected a column %s, found %+v", column, table.ColumnDefinitions)
+}

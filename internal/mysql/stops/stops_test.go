@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stops_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
+)
+
+func fixedTime() time.Time { return time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC) }
+
+// story is a MySQLCluster whose status is written after each look.
+type story struct {
+	cluster *mocov1beta2.MySQLCluster
+	now     time.Time
+}
+
+func newStory(annotations map[string]string) *story {
+	s := &story{cluster: &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}, now: fixedTime()}
+	s.annotate(annotations)
+	return s
+}
+
+// annotate sets annotations at the time of the story, and removes those that are empty.
+func (s *story) annotate(annotations map[string]string) {
+	for name, value := range annotations {
+		s.cluster.ManagedFields = slices.DeleteFunc(s.cluster.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+			return strings.Contains(e.FieldsV1.GetRawString(), `"f:`+name+`"`)
+		})
+		if delete(s.cluster.Annotations, name); value == "" {
+			continue
+		}
+		s.cluster.Annotations[name] = value
+		fields := &metav1.FieldsV1{}
+		fields.SetRawString(`{"f:metadata":{"f:annotations":{"f:` + name + `":{}}}}`)
+		s.cluster.ManagedFields = append(s.cluster.ManagedFields, metav1.ManagedFieldsEntry{Manager: "some-program", Time: new(metav1.NewTime(s.now)), FieldsV1: fields})
+	}
+}
+
+func (s *story) look() stops.Switches {
+	seen := stops.Read(s.cluster, s.now)
+	s.cluster.Status.ClusteringStops, s.cluster.Status.ReconciliationStops, s.cluster.Status.InstanceStops = seen.Clustering.Records, seen.Reconciliation.Records, seen.Instances.Records
+	return seen
+}
+
+func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
+	s := newStory(map[string]string{
+		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ClusteringRequestedByAnnotation: "alice", mocov1beta2.ClusteringRequestVersionAnnotation: "1",
+		torporv1alpha1.UntilAnnotation: "8h",
+	})
+	s.look()
+	s.now = s.now.Add(time.Hour)
+	s.annotate(map[string]string{
+		mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.StoppedInstancesAnnotation: "[1]", torporv1alpha1.UntilAnnotation: "8h",
+		mocov1beta2.InstancesRequestedByAnnotation: "carol", mocov1beta2.InstancesRequestVersionAnnotation: "2",
+	})
+	found := s.look()
+	if by := found.Clustering.Records[0].By; by != "alice" {
+		t.Errorf("expected alice to have stopped clustering, found %q", by)
+	}
+	if by := found.Reconciliation.Records[0].By; by != "unknown (field manager some-program)" {
+		t.Errorf("expected a stop of reconciliation that nobody noted, found %q", by)
+	}
+	if by := found.Instances.Records[0].By; by != "carol" {
+		t.Errorf("expected carol to have stopped an instance, found %q", by)
+	}
+	if end := found.NextEnd(); !end.Equal(fixedTime().Add(8 * time.Hour)) {
+		t.Errorf("expected the end of the first stop next, found %s", end)
+	}
+
+	s.now = fixedTime().Add(8*time.Hour + time.Minute)
+	found = s.look()
+	overdue, areAll := found.ListOverdue()
+	if diff := cmp.Diff([]string{mocov1beta2.ClusteringStoppedAnnotation}, overdue); diff != "" || areAll || !found.IsAnyOverdue() {
+		t.Errorf("expected that clustering alone is over, and others go on: %t, %s", areAll, diff)
+	}
+	if late := found.OverdueDuration(s.now); late != time.Minute {
+		t.Errorf("expected a minute, found %s", late)
+	}
+	if stop := found.Clustering.Records[0]; stop.EndedAt != nil || !stop.Requested {
+		t.Errorf("expected a stop that has not ended while its annotation is there, found %+v", stop)
+	}
+	if end := found.NextEnd(); !end.Equal(fixedTime().Add(9 * time.Hour)) {
+		t.Errorf("expected the end of the others next, found %s", end)
+	}
+	if ended := found.Clustering.End(s.now)[0]; ended.StartedBy != torporv1alpha1.UntilAnnotation || !ended.EndedAt.Time.Equal(s.now) || ended.Requested {
+		t.Errorf("found %+v", ended)
+	}
+
+	s.now = fixedTime().Add(10 * time.Hour)
+	if overdue, areAll = s.look().ListOverdue(); len(overdue) != 3 || !areAll {
+		t.Errorf("expected all three to be over, found %v", overdue)
+	}
+}
+
+func TestWhoStartsIsNoted(t *testing.T) {
+	for name, row := range map[string]struct {
+		until, by, want string
+		after           time.Duration
+	}{
+		"a person that is noted":                          {"", "bob", "bob", time.Hour},
+		"a person that nobody notes":                      {"", "", "unknown", time.Hour},
+		"a person before the time":                        {"8h", "bob", "bob", time.Hour},
+		"the time, of which another controller took care": {"8h", "system:serviceaccount:torpor-system:torpor-manager", torporv1alpha1.UntilAnnotation, 8 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: row.until})
+			s.look()
+			s.now = s.now.Add(row.after)
+			s.annotate(map[string]string{
+				mocov1beta2.ReconciliationStoppedAnnotation: "", torporv1alpha1.UntilAnnotation: "",
+				mocov1beta2.ReconciliationRequestedByAnnotation: row.by, mocov1beta2.ReconciliationRequestVersionAnnotation: "7",
+			})
+			s.look()
+			stop := s.look().Reconciliation.Records[0]
+			if stop.StartedBy != row.want || !stop.EndedAt.Time.Equal(s.now) || stop.Requested {
+				t.Errorf("expected an end by %s, found %+v", row.want, stop)
+			}
+		})
+	}
+}
+
+func TestIgnoredUntilIsTold(t *testing.T) {
+	for until, words := range map[string]string{"tomorrow": `found "tomorrow"`, "2026-11-23T08:00:00Z": "which an earlier stop left", "2026-11-23T18:00:00Z": "", "9h": ""} {
+		s := newStory(map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0]", torporv1alpha1.UntilAnnotation: until})
+		found := s.look()
+		if told := found.DescribeIgnored(); !strings.Contains(told, words) || (words == "") != (told == "") {
+			t.Errorf("%s: expected %q, found %q", until, words, told)
+		}
+		if events := found.Instances.Events("Stop"); (len(events) == 2) != (words != "") { // One is about the unknown requester.
+			t.Errorf("%s: found %+v", until, events)
+		}
+	}
+}
+
+func TestParseStoppedInstances(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		want        []int
+		understood  bool
+	}{
+		"no instance is stopped":                  {nil, nil, true},
+		"a list of two stops both":                {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
+		"a value that is no list stops nothing":   {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
+		"a list that is half wrong stops nothing": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Annotations: test.annotations}}
+			got, understood := stops.ParseStoppedInstances(cluster)
+			if diff := cmp.Diff(test.want, got); diff != "" || understood != test.understood {
+				t.Errorf("(-want +got), understood: want %t, got %t:\n%s", test.understood, understood, diff)
+			}
+		})
+	}
+}
