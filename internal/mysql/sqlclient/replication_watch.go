@@ -17,19 +17,26 @@ const replicationWatchBegin = "select source_pos_wait("
 // client has gone meanwhile. A file of another name would end the wait; all instances have one configuration.
 const replicationWatchStatement = replicationWatchBegin + "concat(substring_index(@@global.log_bin_basename, '/', -1), '.2147483647'), 4, 3600)"
 
-// isReplicationWatch tells such a statement, of whichever manager.
-const isReplicationWatch = isManagers + " and info like '" + replicationWatchBegin + "%'"
-
 // WatchReplication returns nil as soon as the server does not apply any more what it receives. When ctx ends it returns its error, and
-// the statement is over in the server.
+// the statement is over in the server. The watches of others go on.
 func (s *Server) WatchReplication(ctx context.Context) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect to watch the replication: %w", err)
+	}
+	defer func() { _ = conn.Close() }() // What the watch came to is known by then.
+	var id int64
+	if err := conn.QueryRowContext(ctx, "select connection_id()").Scan(&id); err != nil {
+		return fmt.Errorf("identify the connection that watches the replication: %w", err)
+	}
 	for {
 		var reached sql.NullInt64
-		err := s.db.QueryRowContext(ctx, replicationWatchStatement).Scan(&reached)
+		err := conn.QueryRowContext(ctx, replicationWatchStatement).Scan(&reached)
 		if ctx.Err() != nil {
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 			defer cancel()
-			return errors.Join(ctx.Err(), s.killConnections(late, selectOtherConnections+isReplicationWatch, nil))
+			// Only its own: the next watch over the server may have begun.
+			return errors.Join(ctx.Err(), s.killConnections(late, fmt.Sprintf("%sid = %d", selectOtherConnections, id), nil))
 		}
 		if err != nil {
 			return fmt.Errorf("watch the replication: %w", err)

@@ -66,6 +66,20 @@ func TestReplicationWatch(t *testing.T) {
 
 	given, giveUp := context.WithCancel(ctx)
 	ended = startWatch(given)
+	other, giveOtherUp := context.WithCancel(ctx)
+	otherEnded := make(chan error, 1)
+	go func() { otherEnded <- replica.WatchReplication(other) }()
+	testenv.Eventually(t, "two watch", func() error { return testenv.ErrorIf(countWatches() != 2, "found %d", countWatches()) })
+	giveOtherUp()
+	if err := <-otherEnded; !errors.Is(err, context.Canceled) {
+		t.Errorf("expected the other watch to be given up, found %v", err)
+	}
+	testenv.Eventually(t, "the server has ended one of two", func() error { return testenv.ErrorIf(countWatches() != 1, "found %d", countWatches()) })
+	select {
+	case err := <-ended:
+		t.Errorf("expected the first watch to go on, found it ended: %v", err)
+	default:
+	}
 	giveUp()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("expected the watch to be given up, found %v", err)
