@@ -26,7 +26,7 @@ type importLaw struct {
 
 // importLaws returns every law. A package without a law fails the test: a new package gets its law first.
 func importLaws() []importLaw {
-	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
+	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), syncsetLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
 }
 
 func publicNames() []string { return []string{"api/...", "actuator"} }
@@ -119,6 +119,13 @@ func hibernationLaws() []importLaw {
 			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
 		},
 		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/...", "internal/buildinfo", "internal/egress"),
+	}
+}
+
+func syncsetLaws() []importLaw {
+	return []importLaw{
+		pureLaw("internal/syncset"),
+		controllerLaw("internal/syncset/controller").alsoReaching("internal/syncset", "internal/hibernation", "internal/hibernation/csr", "internal/hibernation/targetcluster", "internal/buildinfo", "internal/egress"),
 	}
 }
 

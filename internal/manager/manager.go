@@ -30,6 +30,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -56,6 +57,7 @@ import (
 	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	syncset "github.com/torpor-dev/torpor/internal/syncset/controller"
 )
 
 const (
@@ -201,6 +203,10 @@ func listFeatures(o Options) []feature {
 	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], PodCache: o.podCache, Clock: now, Metrics: process.NewMetrics()}
 	return []feature{
 		{"hibernation", kinds(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
+		{
+			"sync", kinds(hivev1.ClusterDeploymentKind(), hivev1.SyncSetKind(), hivev1.SelectorSyncSetKind(), hiveinternalv1alpha1.ClusterSyncKind()),
+			nil, syncset.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now}.SetupWithManager,
+		},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
 		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
@@ -367,7 +373,7 @@ func actuators(o Options) map[string]actuator.Actuator {
 func newScheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		scheme.AddToScheme, hivev1.AddToScheme, mocov1beta2.AddToScheme, korifiv1alpha1.AddToScheme, eiriniv1.AddToScheme,
+		scheme.AddToScheme, hivev1.AddToScheme, hiveinternalv1alpha1.AddToScheme, mocov1beta2.AddToScheme, korifiv1alpha1.AddToScheme, eiriniv1.AddToScheme,
 		torporv1alpha1.AddToScheme, gatewayv1.Install,
 	} {
 		if err := add(s); err != nil {

@@ -36,6 +36,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -207,7 +208,7 @@ func (e *Environment) DeleteAfterTest(t testing.TB, obj client.Object) {
 func newClient(t testing.TB, cfg *rest.Config) client.Client {
 	t.Helper()
 	known := k8sruntime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), mocov1beta2.AddToScheme(known),
+	if err := errors.Join(scheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), hivev1.AddToScheme(known), hiveinternalv1alpha1.AddToScheme(known), mocov1beta2.AddToScheme(known),
 		korifiv1alpha1.AddToScheme(known), eiriniv1.AddToScheme(known), torporv1alpha1.AddToScheme(known)); err != nil {
 		t.Fatalf("register kinds: %v", err)
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1 is the API hive.openshift.io/v1: ClusterDeployment, one cluster that can be hibernated.
+// Package v1 is the API hive.openshift.io/v1: ClusterDeployment, one cluster that can be hibernated, and the sets of objects that clusters
+// have.
 // Names, paths and columns follow upstream Hive, so that its manifests apply here; what Torpor does not
 // act on is kept untouched.
 //
@@ -24,9 +25,19 @@ func ClusterDeploymentKind() schema.GroupVersionKind {
 	return GroupVersion().WithKind("ClusterDeployment")
 }
 
+// SyncSetKind is the kind of a SyncSet.
+func SyncSetKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("SyncSet")
+}
+
+// SelectorSyncSetKind is the kind of a SelectorSyncSet.
+func SelectorSyncSetKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("SelectorSyncSet")
+}
+
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &ClusterDeployment{}, &ClusterDeploymentList{})
+	s.AddKnownTypes(GroupVersion(), &ClusterDeployment{}, &ClusterDeploymentList{}, &SyncSet{}, &SyncSetList{}, &SelectorSyncSet{}, &SelectorSyncSetList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

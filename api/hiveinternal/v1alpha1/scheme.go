@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package v1alpha1 is the API hiveinternal.openshift.io/v1alpha1: ClusterSync, what became of the sets of a cluster. Names and paths
+// follow upstream Hive, so that what reads its ClusterSyncs reads these.
+//
+// +kubebuilder:object:generate=true
+// +groupName=hiveinternal.openshift.io
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// GroupVersion is hiveinternal.openshift.io/v1alpha1.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: "hiveinternal.openshift.io", Version: "v1alpha1"}
+}
+
+// ClusterSyncKind is the kind of a ClusterSync.
+func ClusterSyncKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("ClusterSync")
+}
+
+// AddToScheme registers the kinds of this package.
+func AddToScheme(s *runtime.Scheme) error {
+	s.AddKnownTypes(GroupVersion(), &ClusterSync{}, &ClusterSyncList{})
+	metav1.AddToGroupVersion(s, GroupVersion())
+	return nil
+}

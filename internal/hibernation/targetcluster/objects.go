@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+const (
+	// maxDiscoveryBytes is several times what the largest group version of Kubernetes and OpenShift lists.
+	maxDiscoveryBytes = 1 << 20
+	// defaultNamespace is that of objects which name none, as kubectl takes it.
+	defaultNamespace = "default"
+	maxReasonBytes   = 400
+)
+
+// ErrUnknownKind means that a cluster serves no such kind.
+var ErrUnknownKind = errors.New("the cluster serves no such kind; install its CustomResourceDefinition before")
+
+// ObjectName names an object of a cluster.
+type ObjectName struct {
+	schema.GroupVersionKind
+	types.NamespacedName
+}
+
+// servedResource is how a cluster serves a kind.
+type servedResource struct {
+	name         string
+	isNamespaced bool
+}
+
+// ObjectWriter writes objects of a cluster. It asks the cluster once how it serves the kinds of a group version.
+type ObjectWriter struct {
+	client *ClusterClient
+	// owner is the field manager.
+	owner  string
+	served map[schema.GroupVersion]map[string]servedResource
+}
+
+// NewObjectWriter returns a writer whose field manager is owner.
+func (c *ClusterClient) NewObjectWriter(owner string) *ObjectWriter {
+	return &ObjectWriter{client: c, owner: owner, served: map[schema.GroupVersion]map[string]servedResource{}}
+}
+
+// Apply makes an object be as the manifest says, by server-side apply; fields that others have set differently are taken over.
+func (w *ObjectWriter) Apply(ctx context.Context, name ObjectName, manifest []byte) error {
+	return w.patch(ctx, name, types.ApplyPatchType, manifest, true)
+}
+
+// Patch changes an object that is there.
+func (w *ObjectWriter) Patch(ctx context.Context, name ObjectName, kind types.PatchType, patch []byte) error {
+	return w.patch(ctx, name, kind, patch, false)
+}
+
+func (w *ObjectWriter) patch(ctx context.Context, name ObjectName, kind types.PatchType, body []byte, force bool) error {
+	address, err := w.addressOf(ctx, name)
+	if err != nil {
+		return err
+	}
+	request := w.client.rest.Patch(kind).AbsPath(address...).Param("fieldManager", w.owner).Body(body)
+	if force {
+		request = request.Param("force", "true")
+	}
+	return w.client.discardObject(ctx, request)
+}
+
+// Delete deletes an object and what depends on it; one that is gone, or whose kind is, is no error.
+func (w *ObjectWriter) Delete(ctx context.Context, name ObjectName) error {
+	address, err := w.addressOf(ctx, name)
+	if errors.Is(err, ErrUnknownKind) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	request := w.client.rest.Delete().AbsPath(address...).Param("propagationPolicy", string(metav1.DeletePropagationBackground))
+	if err := w.client.discardObject(ctx, request); !k8serrors.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// addressOf returns the path of an object.
+func (w *ObjectWriter) addressOf(ctx context.Context, name ObjectName) ([]string, error) {
+	version := name.GroupVersion()
+	kinds, isKnown := w.served[version]
+	if !isKnown {
+		var err error
+		if kinds, err = w.client.readServedResources(ctx, version); err != nil {
+			return nil, err
+		}
+	}
+	resource, isServed := kinds[name.Kind]
+	if !isServed {
+		return nil, ErrUnknownKind // It may be served soon: what was read is forgotten.
+	}
+	w.served[version] = kinds
+	address := groupPath(version)
+	if resource.isNamespaced {
+		namespace := name.Namespace
+		if namespace == "" {
+			namespace = defaultNamespace
+		}
+		address = append(address, "namespaces", namespace)
+	}
+	return append(address, resource.name, name.Name), nil
+}
+
+func groupPath(version schema.GroupVersion) []string {
+	if version.Group == "" {
+		return []string{"/api", version.Version}
+	}
+	return []string{"/apis", version.Group, version.Version}
+}
+
+// readServedResources returns how a group version is served, by kind.
+func (c *ClusterClient) readServedResources(ctx context.Context, version schema.GroupVersion) (map[string]servedResource, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
+	defer cancel()
+	body, err := c.rest.Get().AbsPath(groupPath(version)...).MaxRetries(0).Stream(ctx)
+	if k8serrors.IsNotFound(err) {
+		return nil, ErrUnknownKind
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for %s: %w", version, err)
+	}
+	defer func() { _ = body.Close() }()
+	var list metav1.APIResourceList
+	if err := json.NewDecoder(io.LimitReader(body, maxDiscoveryBytes)).Decode(&list); err != nil {
+		return nil, malformedUnlessBroken(err)
+	}
+	kinds := map[string]servedResource{}
+	for _, r := range list.APIResources {
+		if strings.Contains(r.Name, "/") || r.Name == "" || len(path.IsValidPathSegmentName(r.Name)) > 0 {
+			continue // A subresource, or nothing that a path may have.
+		}
+		kinds[r.Kind] = servedResource{name: r.Name, isNamespaced: r.Namespaced}
+	}
+	return kinds, nil
+}
+
+// discardObject sends a request whose answer is an object that nobody reads.
+func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request) error {
+	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
+	defer cancel()
+	body, err := request.MaxRetries(0).Stream(ctx)
+	if err != nil {
+		return fmt.Errorf("send the object: %w", err)
+	}
+	defer func() { _ = body.Close() }()
+	n, err := io.Copy(io.Discard, io.LimitReader(body, maxItemBytes+1))
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if n > maxItemBytes {
+		return egress.ErrAnswerTooLarge
+	}
+	return nil
+}
+
+// DescribeRefusal says why a cluster refused an object; false if it did not answer at all, or refuses everything. Without quotes it
+// leaves out the server's own words, which repeat what was sent.
+func DescribeRefusal(err error, mayQuote bool) (string, bool) {
+	if errors.Is(err, ErrUnknownKind) {
+		return ErrUnknownKind.Error(), true
+	}
+	refusal, ok := errors.AsType[*k8serrors.StatusError](err)
+	if !ok || k8serrors.IsUnauthorized(err) || isRedirect(refusal.Status().Code) {
+		return "", false
+	}
+	status := refusal.Status()
+	text := fmt.Sprintf("the server answers with %d %s", status.Code, printable(string(status.Reason)))
+	if mayQuote && status.Message != "" {
+		return text + ": " + printable(status.Message), true
+	}
+	return text, true
+}
+
+// printable is the beginning of a text of a server, in one line.
+func printable(text string) string {
+	text = strings.ToValidUTF8(text[:min(len(text), maxReasonBytes)], "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package syncset
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+func TestSetsThatCannotBeSentSayWhy(t *testing.T) {
+	resource := func(text string) *hivev1.SyncSetCommonSpec {
+		return &hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{{Raw: []byte(text)}}}
+	}
+	for name, row := range map[string]struct {
+		spec *hivev1.SyncSetCommonSpec
+		want string
+	}{
+		"an object that has everything is taken":      {resource(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"a"}}`), ""},
+		"an object without a name is refused":         {resource(`{"apiVersion":"v1","kind":"ConfigMap"}`), `spec.resources[0]: expected metadata.name to be a name, found ""`},
+		"a name that is a path is refused":            {resource(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"../../secrets/a"}}`), "expected metadata.name to be a name"},
+		"a namespace that is a path is refused":       {resource(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":".."}}`), "expected metadata.namespace to be a name"},
+		"a version that is a path is refused":         {resource(`{"apiVersion":"..","kind":"ConfigMap","metadata":{"name":"a"}}`), "expected the version in apiVersion to be a name"},
+		"a group version of three parts is refused":   {resource(`{"apiVersion":"a/b/c","kind":"ConfigMap","metadata":{"name":"a"}}`), "expected apiVersion to be VERSION or GROUP/VERSION"},
+		"what is no object is refused without quotes": {resource(`"hush"`), "expected an object with apiVersion, kind and metadata"},
+		"an object that is too large is refused":      {resource(strings.Repeat("x", maxResourceBytes+1)), "expected at most 1048576 bytes, found 1048577"},
+		"too many resources are refused":              {&hivev1.SyncSetCommonSpec{Resources: make([]runtime.RawExtension, maxResources+1)}, "spec.resources: expected at most 500, found 501"},
+		"too many patches are refused":                {&hivev1.SyncSetCommonSpec{Patches: make([]hivev1.SyncObjectPatch, maxPatches+1)}, "spec.patches: expected at most 200, found 201"},
+		"too many Secrets are refused":                {&hivev1.SyncSetCommonSpec{Secrets: make([]hivev1.SecretMapping, maxSecrets+1)}, "spec.secretMappings: expected at most 100, found 101"},
+		"a patch of nothing is refused":               {&hivev1.SyncSetCommonSpec{Patches: []hivev1.SyncObjectPatch{{APIVersion: "v1", Kind: "ConfigMap"}}}, "spec.patches[0]: expected metadata.name"},
+		"a Secret that goes to a path is refused":     {&hivev1.SyncSetCommonSpec{Secrets: []hivev1.SecretMapping{{TargetRef: hivev1.SecretReference{Name: "a/b"}}}}, "spec.secretMappings[0].targetRef: expected metadata.name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ReadObjects(row.spec)
+			if row.want == "" && err == nil {
+				return
+			}
+			if err == nil || row.want == "" || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hush") {
+				t.Errorf("expected %q, found %v", row.want, err)
+			}
+		})
+	}
+}

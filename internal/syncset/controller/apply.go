@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
+	"github.com/torpor-dev/torpor/internal/syncset"
+)
+
+const kubeconfigKey = "kubeconfig"
+
+// errGateClosed ends a job whose cluster went to sleep.
+var errGateClosed = errors.New("the cluster may not be dialled any more")
+
+// refusal is what is wrong with one object of a set; the cluster is not at fault.
+type refusal struct{ message string }
+
+// Error implements error.
+func (r *refusal) Error() string { return r.message }
+
+// clusterConnection is what one job writes through.
+type clusterConnection struct {
+	applier *Applier
+	job     *clusterJob
+	writer  *targetcluster.ObjectWriter
+}
+
+// run does a job. It ends with the first request that gets no answer, and when the cluster may not be dialled any more.
+func (a *Applier) run(ctx context.Context, job *clusterJob) *syncset.Answer {
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	answer := &syncset.Answer{Job: job.Job}
+	err := a.runOn(ctx, job, answer)
+	answer.At = a.Clock.Now()
+	if err != nil && !errors.Is(err, errGateClosed) {
+		answer.NoAnswer = targetcluster.DescribeError(err)
+	}
+	return answer
+}
+
+func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.Answer) error {
+	secret, err := a.ReadSecret(ctx, types.NamespacedName{Namespace: job.Cluster.Namespace, Name: job.KubeconfigSecret})
+	if err != nil {
+		return &targetcluster.KubeconfigError{Message: describeSecretError(job.KubeconfigSecret, err)}
+	}
+	client, err := a.Dialer.Dial(secret.Data[kubeconfigKey])
+	if err != nil {
+		return fmt.Errorf("prepare the connection: %w", err)
+	}
+	// Nothing stays open: a connection must not outlive the time that the cluster is awake.
+	defer client.Close()
+	c := &clusterConnection{applier: a, job: job, writer: client.NewObjectWriter(Name)}
+	for i := range job.Sets {
+		set := &job.Sets[i]
+		err := c.applySet(ctx, set)
+		refused, isRefused := errors.AsType[*refusal](err)
+		if err != nil && !isRefused {
+			return err
+		}
+		result := syncset.Result{SetKey: set.SetKey, Generation: set.Generation}
+		if isRefused {
+			result.Failure = refused.message
+		}
+		answer.Results = append(answer.Results, result)
+	}
+	for _, r := range job.Delete {
+		err := c.send(ctx, r, func(name targetcluster.ObjectName) error { return c.writer.Delete(ctx, name) })
+		if refused, ok := errors.AsType[*refusal](err); ok {
+			answer.NotDeleted = "Not deleted: " + refused.message
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		answer.Deleted = append(answer.Deleted, r)
+	}
+	return nil
+}
+
+// applySet applies the resources of a set, then its Secrets, then its patches.
+func (c *clusterConnection) applySet(ctx context.Context, set *setToApply) error {
+	objects, err := syncset.ReadObjects(set.Spec)
+	if err != nil {
+		return &refusal{err.Error()}
+	}
+	for _, o := range objects {
+		if err := c.apply(ctx, o.Reference, o.Manifest); err != nil {
+			return err
+		}
+	}
+	for _, mapping := range set.Spec.Secrets {
+		if err := c.copySecret(ctx, set, mapping); err != nil {
+			return err
+		}
+	}
+	for i := range set.Spec.Patches {
+		if err := c.patch(ctx, &set.Spec.Patches[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *clusterConnection) apply(ctx context.Context, r syncset.Reference, manifest []byte) error {
+	return c.send(ctx, r, func(name targetcluster.ObjectName) error { return c.writer.Apply(ctx, name, manifest) })
+}
+
+// send asks the gate before each request, and says which object a refusal is about.
+func (c *clusterConnection) send(ctx context.Context, r syncset.Reference, request func(targetcluster.ObjectName) error) error {
+	version, err := schema.ParseGroupVersion(r.APIVersion)
+	if err != nil {
+		return &refusal{fmt.Sprintf("%s: expected apiVersion to be VERSION or GROUP/VERSION", nameOf(r))}
+	}
+	if !c.applier.MayDial(ctx, c.job.Cluster) {
+		return errGateClosed
+	}
+	err = request(targetcluster.ObjectName{GroupVersionKind: version.WithKind(r.Kind), NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}})
+	if err == nil {
+		return nil
+	}
+	// A server quotes what it refuses, and what it refuses may be a Secret.
+	if why, isRefusal := targetcluster.DescribeRefusal(err, !isSecret(version.WithKind(r.Kind))); isRefusal {
+		return &refusal{nameOf(r) + ": " + why}
+	}
+	return err
+}
+
+func isSecret(kind schema.GroupVersionKind) bool {
+	return kind.Group == "" && kind.Kind == "Secret"
+}
+
+func nameOf(r syncset.Reference) string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// copySecret copies a Secret of the hub. That of a SyncSet is in the namespace of the SyncSet, so that nobody gets a Secret of a
+// namespace that is not theirs into a cluster of their own; who may write SelectorSyncSets is an administrator of the hub.
+func (c *clusterConnection) copySecret(ctx context.Context, set *setToApply, mapping hivev1.SecretMapping) error {
+	source := types.NamespacedName{Namespace: mapping.SourceRef.Namespace, Name: mapping.SourceRef.Name}
+	switch {
+	case set.IsSelector && source.Namespace == "":
+		return &refusal{fmt.Sprintf("Secret %s: expected sourceRef.namespace in a SelectorSyncSet, found none", source.Name)}
+	case !set.IsSelector && source.Namespace != "" && source.Namespace != c.job.Cluster.Namespace:
+		return &refusal{fmt.Sprintf("Secret %s: expected sourceRef.namespace of a SyncSet to be empty or its own, %s; copy the Secret there", source.Name, c.job.Cluster.Namespace)}
+	case !set.IsSelector:
+		source.Namespace = c.job.Cluster.Namespace
+	}
+	secret, err := c.applier.ReadSecret(ctx, source)
+	if err != nil {
+		return &refusal{describeSecretError(source.String(), err)}
+	}
+	target := syncset.ReferenceOfSecret(mapping.TargetRef)
+	manifest, err := json.Marshal(map[string]any{
+		"apiVersion": target.APIVersion, "kind": target.Kind, "type": secret.Type, "data": secret.Data,
+		"metadata": metadataOf(target),
+	})
+	if err != nil {
+		return &refusal{fmt.Sprintf("Secret %s cannot be encoded", source)}
+	}
+	return c.apply(ctx, target, manifest)
+}
+
+func metadataOf(r syncset.Reference) map[string]any {
+	metadata := map[string]any{"name": r.Name}
+	if r.Namespace != "" {
+		metadata["namespace"] = r.Namespace
+	}
+	return metadata
+}
+
+// patch sends a patch of a set.
+func (c *clusterConnection) patch(ctx context.Context, p *hivev1.SyncObjectPatch) error {
+	r := syncset.ReferenceOfPatch(p)
+	kind := types.StrategicMergePatchType
+	switch p.PatchType {
+	case "merge":
+		kind = types.MergePatchType
+	case "json":
+		kind = types.JSONPatchType
+	}
+	body, err := yaml.YAMLToJSON([]byte(p.Patch))
+	if err != nil {
+		return &refusal{nameOf(r) + ": expected the patch to be JSON or YAML"}
+	}
+	return c.send(ctx, r, func(name targetcluster.ObjectName) error { return c.writer.Patch(ctx, name, kind, body) })
+}
+
+// describeSecretError never has more than the name of a Secret.
+func describeSecretError(name string, err error) string {
+	if k8serrors.IsNotFound(err) {
+		return fmt.Sprintf("Expected the Secret %s on the hub, found none; create it", name)
+	}
+	if k8serrors.IsForbidden(err) {
+		return fmt.Sprintf("The manager may not read the Secret %s of the hub; its namespace is none of those that it watches", name)
+	}
+	return fmt.Sprintf("The Secret %s cannot be read from the hub", name)
+}
+
+// readSecret reads a Secret when it is needed; none is watched or kept.
+func (c Controller) readSecret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
+	var s corev1.Secret
+	if err := c.secrets.Get(ctx, key, &s); err != nil {
+		return nil, fmt.Errorf("read secret %s: %w", key, err)
+	}
+	return &s, nil
+}

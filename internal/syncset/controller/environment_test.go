@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const kubeconfigSecret = "admin-kubeconfig"
+
+// env is a hub that is the target of its ClusterDeployments too, and a manager.
+type env struct {
+	*testenv.Environment
+	log testenv.LogBuffer
+}
+
+var (
+	suite  testenv.Suite
+	shared = testenv.NewShared(&suite, func(t testing.TB) *env {
+		e := &env{Environment: testenv.Start(t)}
+		e.startManager(t)
+		return e
+	})
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(suite.Run(m))
+}
+
+func (e *env) startManager(t testing.TB) (stop func()) {
+	t.Helper()
+	return testenv.StartManager(t, e.Environment, Controller{Clock: clock.RealClock{}}.SetupWithManager, func(o *manager.Options) { o.Logger = e.log.Logger(9) })
+}
+
+// testCluster is a cluster of the hub, behind a proxy of its own.
+type testCluster struct {
+	*env
+	cd *hivev1.ClusterDeployment
+	// namespace is where the cluster's objects are.
+	namespace string
+	proxy     *countingProxy
+}
+
+// newCluster makes a cluster that answers.
+func (e *env) newCluster(t *testing.T, namespace, name string, labels map[string]string) *testCluster {
+	t.Helper()
+	proxy := startProxy(t, e)
+	return e.newClusterBehind(t, proxy, namespace, name, labels)
+}
+
+func (e *env) newClusterBehind(t *testing.T, proxy *countingProxy, namespace, name string, labels map[string]string) *testCluster {
+	t.Helper()
+	c := &testCluster{env: e, namespace: e.CreateNamespace(t), proxy: proxy}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kubeconfigSecret + "-" + name}, Data: map[string][]byte{kubeconfigKey: proxy.kubeconfig}}
+	c.cd = testenv.BuildClusterDeployment(types.NamespacedName{Namespace: namespace, Name: name}, "none", secret.Name)
+	for key, value := range labels {
+		c.cd.Labels[key] = value
+	}
+	e.ExpectCreated(t, secret, c.cd)
+	c.wake(t, nil)
+	return c
+}
+
+// wake says what the hibernation controller says of a cluster that answers, after a resume that began then; nil after none.
+func (c *testCluster) wake(t *testing.T, resume *metav1.Time) {
+	t.Helper()
+	c.setStatus(t, func(cd *hivev1.ClusterDeployment) {
+		if cd.Spec.PowerState = hivev1.PowerStateRunning; resume != nil {
+			cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: *resume, ResumeStartedAt: resume}
+		}
+		meta.SetStatusCondition(&cd.Status.Conditions, metav1.Condition{Type: hivev1.ClusterUnreachableCondition, Status: metav1.ConditionFalse, Reason: hivev1.ClusterReachableReason})
+	})
+}
+
+// sleep says what it says of a cluster that hibernates.
+func (c *testCluster) sleep(t *testing.T) {
+	t.Helper()
+	c.setStatus(t, func(cd *hivev1.ClusterDeployment) {
+		cd.Spec.PowerState = hivev1.PowerStateHibernating
+		meta.SetStatusCondition(&cd.Status.Conditions, metav1.Condition{Type: hivev1.ClusterUnreachableCondition, Status: metav1.ConditionTrue, Reason: hivev1.ClusterAsleepReason})
+	})
+}
+
+func (c *testCluster) setStatus(t *testing.T, change func(*hivev1.ClusterDeployment)) {
+	t.Helper()
+	testenv.ExpectPatched(t, c.Environment, c.cd, change)
+	change(c.cd) // The patch of the spec has read the status of the hub.
+	if err := c.Client.Status().Update(t.Context(), c.cd); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *testCluster) sync() *hiveinternalv1alpha1.ClusterSync {
+	return &hiveinternalv1alpha1.ClusterSync{ObjectMeta: metav1.ObjectMeta{Namespace: c.cd.Namespace, Name: c.cd.Name}}
+}
+
+// waitForSynced waits until sets are in the cluster at these generations.
+func (c *testCluster) waitForSynced(t *testing.T, sets ...client.Object) *hiveinternalv1alpha1.ClusterSync {
+	t.Helper()
+	cs := c.sync()
+	c.WaitFor(t, "the sets are in the cluster", cs, func() error {
+		if !meta.IsStatusConditionTrue(cs.Status.Conditions, hiveinternalv1alpha1.ClusterSyncedCondition) {
+			return fmt.Errorf("found %+v", cs.Status)
+		}
+		for _, set := range sets {
+			isApplied := false
+			for _, status := range append(cs.Status.SyncSets, cs.Status.SelectorSyncSets...) {
+				isApplied = isApplied || status.Name == set.GetName() && status.ObservedGeneration == set.GetGeneration()
+			}
+			if !isApplied {
+				return fmt.Errorf("expected the generation %d of %s, found %+v", set.GetGeneration(), set.GetName(), cs.Status)
+			}
+		}
+		return nil
+	})
+	return cs
+}
+
+// configMapData returns what a ConfigMap of the cluster has; nil if there is none.
+func (c *testCluster) configMapData(t *testing.T, name string) map[string]string {
+	t.Helper()
+	var found corev1.ConfigMap
+	if err := c.Client.Get(t.Context(), types.NamespacedName{Namespace: c.namespace, Name: name}, &found); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return found.Data
+}
+
+// configMap is a manifest of a set.
+func (c *testCluster) configMap(name, value string) runtime.RawExtension {
+	return encode(&corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: name}, Data: map[string]string{"key": value},
+	})
+}
+
+func encode(o any) runtime.RawExtension {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	return runtime.RawExtension{Raw: text}
+}
+
+// newSyncSet makes a SyncSet of the cluster.
+func (c *testCluster) newSyncSet(t *testing.T, name string, spec hivev1.SyncSetCommonSpec) *hivev1.SyncSet {
+	t.Helper()
+	set := &hivev1.SyncSet{ObjectMeta: metav1.ObjectMeta{Namespace: c.cd.Namespace, Name: name}}
+	set.Spec.SyncSetCommonSpec, set.Spec.ClusterDeploymentRefs = spec, []hivev1.LocalObjectReference{{Name: c.cd.Name}}
+	c.ExpectCreated(t, set)
+	return set
+}
+
+// countingProxy is the address of a cluster. It counts connections, and may leave them without an answer.
+type countingProxy struct {
+	kubeconfig []byte
+	accepted   atomic.Int64
+	isHung     atomic.Bool
+}
+
+func startProxy(t *testing.T, e *env) *countingProxy {
+	t.Helper()
+	p := &countingProxy{}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := clientcmd.LoadFromFile(e.KubeconfigPath(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range kubeconfig.Clusters {
+		cluster.Server = "https://" + listener.Addr().String()
+	}
+	if p.kubeconfig, err = clientcmd.Write(*kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	server := e.Config.Host
+	if at := len("https://"); len(server) > at && server[:at] == "https://" {
+		server = server[at:]
+	}
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			p.accepted.Add(1)
+			open.Go(func() { p.serve(t.Context(), conn, server) })
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close() })
+	return p
+}
+
+func (p *countingProxy) serve(ctx context.Context, conn net.Conn, server string) {
+	defer func() { _ = conn.Close() }()
+	if p.isHung.Load() {
+		_, _ = io.Copy(io.Discard, conn) // Until the client has had enough.
+		return
+	}
+	next, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
+	if err != nil {
+		return
+	}
+	defer func() { _ = next.Close() }()
+	go func() {
+		_, _ = io.Copy(next, conn)
+		_ = next.Close()
+	}()
+	_, _ = io.Copy(conn, next)
+}

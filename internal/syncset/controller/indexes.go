@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
+)
+
+// byCluster is the field by which the cache finds the SyncSets of a ClusterDeployment.
+const byCluster = "spec.clusterDeploymentRefs.name"
+
+func addIndexes(mgr manager.Manager) error {
+	index := func(o client.Object) []string {
+		var names []string
+		for _, request := range clustersOfSyncSet(context.Background(), o) {
+			names = append(names, request.Name)
+		}
+		return names
+	}
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &hivev1.SyncSet{}, byCluster, index); err != nil {
+		return fmt.Errorf("index SyncSets by %s: %w", byCluster, err)
+	}
+	return nil
+}
+
+// clustersOfSyncSet maps a SyncSet to the clusters that it names.
+func clustersOfSyncSet(_ context.Context, o client.Object) []ctrl.Request {
+	set, ok := o.(*hivev1.SyncSet)
+	if !ok {
+		return nil
+	}
+	var requests []ctrl.Request
+	for _, ref := range set.Spec.ClusterDeploymentRefs {
+		requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: set.Namespace, Name: ref.Name}})
+	}
+	return requests
+}
+
+// clustersOfSelectorSyncSet maps a SelectorSyncSet to the clusters that it selects, and to no others.
+func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Object) []ctrl.Request {
+	set, ok := o.(*hivev1.SelectorSyncSet)
+	if !ok {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.ClusterDeploymentSelector)
+	if err != nil {
+		return nil // It selects nothing.
+	}
+	var list hivev1.ClusterDeploymentList
+	if err := c.client.List(ctx, &list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "The clusters of a SelectorSyncSet cannot be listed")
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// gateOrLabelsChanged lets through what changes whether, how and with what a cluster is dialled.
+func gateOrLabelsChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)
+		after, isAfter := e.ObjectNew.(*hivev1.ClusterDeployment)
+		return isBefore && isAfter && (gateOf(before) != gateOf(after) || !maps.Equal(before.Labels, after.Labels))
+	}}
+}
+
+// clusterGate is what a pass looks at of a ClusterDeployment, but for its labels.
+type clusterGate struct {
+	mayDial, isPaused, isDeleted bool
+	kubeconfigSecret             string
+	resume                       int64
+}
+
+func gateOf(cd *hivev1.ClusterDeployment) clusterGate {
+	if statusannotation.IsIn(cd) {
+		// Upstream's schema drops what says whether the cluster is stopped.
+		cd = cd.DeepCopy()
+		statusannotation.RestoreStatus(cd)
+	}
+	gate := clusterGate{mayDial: hibernation.MayDial(cd), isPaused: isPaused(cd), isDeleted: !cd.DeletionTimestamp.IsZero()}
+	if cd.Spec.ClusterMetadata != nil {
+		gate.kubeconfigSecret = cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
+	}
+	if resume := resumeOf(cd); resume != nil {
+		gate.resume = resume.Unix()
+	}
+	return gate
+}
+
+func resumeOf(cd *hivev1.ClusterDeployment) *metav1.Time {
+	if cd.Status.Hibernation == nil {
+		return nil
+	}
+	return cd.Status.Hibernation.ResumeStartedAt
+}
+
+func isPaused(cd *hivev1.ClusterDeployment) bool {
+	for _, annotation := range []string{hivev1.ReconcilePauseAnnotation, hivev1.SyncsetPauseAnnotation} {
+		if is, err := strconv.ParseBool(cd.Annotations[annotation]); err == nil && is {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/syncset"
+)
+
+// clusterObservation is what was observed, with what a job needs.
+type clusterObservation struct {
+	syncset.Observed
+	cluster          types.NamespacedName
+	kubeconfigSecret string
+	sets             []setToApply
+}
+
+// observe reads the sets of a cluster and what became of the last job. A cluster at which one is being done is looked at after it.
+func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.ClusterSync) (*clusterObservation, error) {
+	seen := &clusterObservation{cluster: client.ObjectKeyFromObject(cs)}
+	answer, attempt, isIdle := c.applier.Ask(seen.cluster)
+	if !isIdle {
+		return nil, reconcile.ErrPending
+	}
+	seen.Observed = syncset.Observed{Now: c.Clock.Now(), UID: string(cs.UID), Status: cs.Status, Answer: answer, Attempt: attempt}
+	var cd hivev1.ClusterDeployment
+	if err := c.client.Get(ctx, seen.cluster, &cd); k8serrors.IsNotFound(err) {
+		return seen, nil // The ClusterSync goes with it.
+	} else if err != nil {
+		return nil, fmt.Errorf("read the ClusterDeployment: %w", err)
+	}
+	gate := gateOf(&cd)
+	seen.MayDial, seen.IsPaused, seen.kubeconfigSecret = gate.mayDial, gate.isPaused, gate.kubeconfigSecret
+	statusannotation.RestoreStatus(&cd)
+	seen.Resume = resumeOf(&cd)
+	var err error
+	if seen.sets, seen.Excess, err = c.listSets(ctx, &cd); err != nil {
+		return nil, err
+	}
+	for _, set := range seen.sets {
+		seen.Sets = append(seen.Sets, syncset.ObserveSet(set.SetKey, set.Generation, set.Spec))
+	}
+	return seen, nil
+}
+
+// listSets returns the sets of a cluster in the order in which they are applied, and how many more there are than one cluster may have.
+func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment) ([]setToApply, int, error) {
+	var sets []setToApply
+	var own hivev1.SyncSetList
+	// What the cache holds is only read.
+	if err := c.client.List(ctx, &own, client.InNamespace(cd.Namespace), client.MatchingFields{byCluster: cd.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, 0, fmt.Errorf("list SyncSets: %w", err)
+	}
+	for i := range own.Items {
+		if set := &own.Items[i]; set.DeletionTimestamp.IsZero() {
+			sets = append(sets, setToApply{SetKey: syncset.SetKey{Name: set.Name}, Generation: set.Generation, Spec: &set.Spec.SyncSetCommonSpec})
+		}
+	}
+	if c.usesSelectors() {
+		var all hivev1.SelectorSyncSetList
+		if err := c.client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, 0, fmt.Errorf("list SelectorSyncSets: %w", err)
+		}
+		for i := range all.Items {
+			if set := &all.Items[i]; set.DeletionTimestamp.IsZero() && selects(set, cd) {
+				sets = append(sets, setToApply{SetKey: syncset.SetKey{IsSelector: true, Name: set.Name}, Generation: set.Generation, Spec: &set.Spec.SyncSetCommonSpec})
+			}
+		}
+	}
+	slices.SortFunc(sets, func(a, b setToApply) int { return a.SetKey.Compare(b.SetKey) })
+	if excess := len(sets) - syncset.MaxSets; excess > 0 {
+		return sets[:syncset.MaxSets], excess, nil
+	}
+	return sets, 0, nil
+}
+
+func selects(set *hivev1.SelectorSyncSet, cd *hivev1.ClusterDeployment) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.ClusterDeploymentSelector)
+	return err == nil && selector.Matches(labels.Set(cd.Labels))
+}
+
+// mayDial asks the gate by what the hub knows now.
+func (c Controller) mayDial(ctx context.Context, cluster types.NamespacedName) bool {
+	var cd hivev1.ClusterDeployment
+	if err := c.client.Get(ctx, cluster, &cd); err != nil {
+		return false
+	}
+	gate := gateOf(&cd)
+	return gate.mayDial && !gate.isPaused
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package syncset
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+const (
+	// MaxSets is how many sets one cluster has at most.
+	MaxSets = 100
+	// maxReferences is how many objects of the mode Sync one cluster has at most: their names are in one ClusterSync.
+	maxReferences = 5000
+	// syncInterval is when sets are applied again that have not changed, because others may have changed their objects, or a Secret may
+	// have. Up to a tenth is added, so that a hub does not do it for all clusters at once.
+	syncInterval = 2 * time.Hour
+	// recordRetry is when a pass goes on that has written down what is going to be applied.
+	recordRetry = time.Millisecond
+	// maxNames is how many sets a message names.
+	maxNames = 5
+)
+
+// situation is what follows from an observation before anything is decided.
+type situation struct {
+	Observed
+	statuses statuses
+	// due are the sets that are not in the cluster as they are now, and orphans what is to be deleted from it.
+	due     []ObservedSet
+	orphans []Reference
+	isFull  bool
+	refused []string
+}
+
+// rules are all that there is to decide; the first that matches wins.
+func rules() []decision.Rule[*situation, Plan] {
+	return []decision.Rule[*situation, Plan]{
+		{Name: "everything is applied", When: func(s *situation) bool { return len(s.due) == 0 && len(s.orphans) == 0 }, Then: (*situation).rest},
+		{Name: "paused", When: func(s *situation) bool { return s.IsPaused }, Then: func(s *situation) Plan {
+			return s.wait(hiveinternalv1alpha1.SyncPausedReason, "An annotation of the ClusterDeployment pauses what is to be applied: "+s.nameWork())
+		}},
+		{Name: "the cluster is not to be dialled", When: func(s *situation) bool { return !s.MayDial }, Then: func(s *situation) Plan {
+			return s.wait(hiveinternalv1alpha1.WaitingForClusterReason, "Waits until the cluster runs and answers: "+s.nameWork())
+		}},
+		{Name: "what is going to be applied is written down", When: (*situation).needsRecord, Then: (*situation).record},
+		{Name: "the next attempt has to wait", When: func(s *situation) bool {
+			return s.Attempt.Fingerprint == s.fingerprint() && s.Now.Before(s.Attempt.RetryAt)
+		}, Then: (*situation).awaitRetry},
+		{Name: "apply", When: decision.Always[*situation], Then: (*situation).apply},
+	}
+}
+
+// Decide is pure and total.
+func Decide(seen Observed) Plan {
+	s := &situation{Observed: seen, statuses: readStatuses(seen.Status)}
+	s.Status = *seen.Status.DeepCopy()
+	s.Sets = slices.Clone(seen.Sets)
+	s.limitReferences()
+	s.takeAnswer()
+	s.settleStatuses()
+	s.isFull = len(s.Sets) > 0 && (s.Status.LastSyncTime == nil || !s.Status.SyncedResume.Equal(s.Resume) || !s.Now.Before(s.nextSync()))
+	for _, set := range s.Sets {
+		status := s.statuses[set.SetKey]
+		isApplied := status.Result == hiveinternalv1alpha1.SuccessSyncSetResult && status.ObservedGeneration == set.Generation
+		if set.Invalid == "" && (s.isFull || !isApplied) {
+			s.due = append(s.due, set)
+		}
+	}
+	s.orphans = s.findOrphans()
+	s.refused = s.describeRefusals()
+	plan, rule := decision.First(rules(), s)
+	plan.Rule = rule
+	plan.Failed = decision.False(hiveinternalv1alpha1.SyncSuccessReason, "The cluster refuses nothing")
+	if len(s.refused) > 0 {
+		plan.Failed = decision.True(hiveinternalv1alpha1.SyncFailureReason, strings.Join(s.refused, "; "))
+	}
+	plan.Status = s.Status
+	s.statuses.write(&plan.Status)
+	return plan
+}
+
+// limitReferences keeps the names of a cluster's objects within what one ClusterSync holds.
+func (s *situation) limitReferences() {
+	total := 0
+	for i := range s.Sets {
+		if set := &s.Sets[i]; set.Deletes {
+			if total += len(set.References); total > maxReferences && set.Invalid == "" {
+				set.Invalid = fmt.Sprintf("Expected at most %d objects in all sets of a cluster with the mode Sync; use the mode Upsert, or remove objects", maxReferences)
+			}
+		}
+	}
+}
+
+func (s *situation) nextSync() time.Time {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(s.UID))
+	const spread = 1000
+	return s.Status.LastSyncTime.Add(syncInterval + syncInterval/10*time.Duration(hash.Sum32()%spread)/spread)
+}
+
+// fingerprint changes with what is to be in the cluster, and with each resume: then a failure from before is no reason to wait.
+func (s *situation) fingerprint() string {
+	hash := fnv.New64a()
+	for _, set := range s.Sets {
+		_, _ = fmt.Fprintf(hash, "%s %d %t;", set.SetKey, set.Generation, set.Deletes)
+	}
+	if s.Resume != nil {
+		_, _ = fmt.Fprint(hash, s.Resume.Unix())
+	}
+	return fmt.Sprintf("%x", hash.Sum64())
+}
+
+// nameWork names the sets that are due.
+func (s *situation) nameWork() string {
+	var parts []string
+	for i, set := range s.due {
+		if i == maxNames {
+			parts = append(parts, fmt.Sprintf("and %d more", len(s.due)-maxNames))
+			break
+		}
+		parts = append(parts, set.String())
+	}
+	if n := len(s.orphans); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d objects to delete", n))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (s *situation) describeRefusals() []string {
+	var refused []string
+	if s.Excess > 0 {
+		refused = append(refused, fmt.Sprintf("Expected at most %d sets for a cluster, found %d more, which are not applied", MaxSets, s.Excess))
+	}
+	if s.Attempt.NotDeleted != "" && len(s.orphans) > 0 {
+		refused = append(refused, s.Attempt.NotDeleted)
+	}
+	more := 0
+	for _, set := range s.Sets {
+		status := s.statuses[set.SetKey]
+		if status.Result != hiveinternalv1alpha1.FailureSyncSetResult || status.ObservedGeneration == 0 {
+			continue
+		}
+		if len(refused) >= maxNames {
+			more++
+			continue
+		}
+		refused = append(refused, fmt.Sprintf("%s: %s", set.SetKey, status.FailureMessage))
+	}
+	if more > 0 {
+		refused = append(refused, fmt.Sprintf("and %d more sets", more))
+	}
+	return refused
+}
+
+func (s *situation) rest() Plan {
+	plan := Plan{Synced: decision.True(hiveinternalv1alpha1.AllAppliedReason, "All sets are in the cluster as they are now")}
+	if len(s.refused) > 0 {
+		plan.Synced = decision.False(hiveinternalv1alpha1.SyncFailureReason, strings.Join(s.refused, "; "))
+	} else if s.Status.FirstSuccessTime == nil && len(s.Sets) > 0 {
+		s.Status.FirstSuccessTime = s.stamp()
+	}
+	if s.Status.LastSyncTime != nil && len(s.Sets) > 0 && s.MayDial {
+		plan.RequeueAfter = s.nextSync().Sub(s.Now)
+	}
+	return plan
+}
+
+// wait leaves the cluster alone until an event says that it may be dialled.
+func (s *situation) wait(reason, message string) Plan {
+	return Plan{Synced: decision.False(reason, message)}
+}
+
+// needsRecord reports whether a set would make objects that nobody could find again if the process ended then.
+func (s *situation) needsRecord() bool {
+	return slices.ContainsFunc(s.due, func(set ObservedSet) bool {
+		return set.Deletes && len(s.statuses[set.SetKey].missing(set.References)) > 0
+	})
+}
+
+func (s *situation) record() Plan {
+	for _, set := range s.due {
+		if set.Deletes {
+			s.statuses.record(set, s.stamp())
+		}
+	}
+	return Plan{Synced: decision.False(hiveinternalv1alpha1.ApplyingReason, "Being applied: "+s.nameWork()), RequeueAfter: recordRetry}
+}
+
+func (s *situation) awaitRetry() Plan {
+	plan := Plan{RequeueAfter: s.Attempt.RetryAt.Sub(s.Now)}
+	if s.Attempt.NoAnswer != "" {
+		plan.Synced = decision.False(hiveinternalv1alpha1.NoAnswerReason, fmt.Sprintf("The cluster did not take what is to be applied (%s): %s", s.Attempt.NoAnswer, s.nameWork()))
+		return plan
+	}
+	plan.Synced = decision.False(hiveinternalv1alpha1.SyncFailureReason, "The cluster refuses: "+s.nameWork())
+	return plan
+}
+
+func (s *situation) apply() Plan {
+	job := &Job{Delete: s.orphans, IsFull: s.isFull, Resume: s.Resume.DeepCopy(), Fingerprint: s.fingerprint()}
+	for _, set := range s.due {
+		job.Sets = append(job.Sets, set.SetKey)
+	}
+	return Plan{Job: job, Synced: decision.False(hiveinternalv1alpha1.ApplyingReason, "Being applied: "+s.nameWork())}
+}

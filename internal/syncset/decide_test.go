@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package syncset
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+)
+
+var (
+	now     = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	earlier = metav1.NewTime(now.Add(-time.Hour))
+	resume  = metav1.NewTime(now.Add(-time.Minute))
+)
+
+func object(name string) Reference {
+	return Reference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: name}
+}
+
+// deletingSet is a set of the mode Sync.
+func deletingSet(name string, generation int64, objects ...Reference) ObservedSet {
+	return ObservedSet{SetKey: SetKey{Name: name}, Generation: generation, Deletes: true, References: objects}
+}
+
+func applied(name string, generation int64, objects ...Reference) hiveinternalv1alpha1.SyncStatus {
+	return hiveinternalv1alpha1.SyncStatus{
+		Name: name, ObservedGeneration: generation, ResourcesToDelete: objects, Result: hiveinternalv1alpha1.SuccessSyncSetResult,
+		LastTransitionTime: earlier, FirstSuccessTime: &earlier,
+	}
+}
+
+// observed is a cluster that answers and whose sets were all applied an hour ago.
+func observed(sets []ObservedSet, statuses ...hiveinternalv1alpha1.SyncStatus) Observed {
+	return Observed{
+		Now: now, UID: "uid", MayDial: true, Sets: sets,
+		Status: hiveinternalv1alpha1.ClusterSyncStatus{SyncSets: statuses, LastSyncTime: &earlier, FirstSuccessTime: &earlier},
+	}
+}
+
+func (o Observed) with(change func(*Observed)) Observed {
+	change(&o)
+	return o
+}
+
+// decided is what a row expects.
+type decided struct {
+	rule, synced, failed string
+	sets                 []string
+	deleted              []string
+	isFull               bool
+	recorded             []string
+}
+
+func TestDecide(t *testing.T) {
+	a, b := object("a"), object("b")
+	oneApplied := observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", 1, a))
+	changed := observed([]ObservedSet{deletingSet("s", 2, a)}, applied("s", 1, a))
+	const (
+		rest, asleep, record, retry, apply = "everything is applied", "the cluster is not to be dialled", "what is going to be applied is written down", "the next attempt has to wait", "apply"
+	)
+	for name, row := range map[string]struct {
+		seen Observed
+		want decided
+	}{
+		"a cluster whose sets have not changed is left alone": {oneApplied, decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}}},
+		"a set that has changed is applied":                   {changed, decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}}},
+		"a set that has changed waits while its cluster sleeps": {
+			changed.with(func(o *Observed) { o.MayDial = false }), decided{rule: asleep, synced: "WaitingForCluster", recorded: []string{"a"}},
+		},
+		"a set that has changed waits while it is paused": {
+			changed.with(func(o *Observed) { o.IsPaused = true }), decided{rule: "paused", synced: "Paused", recorded: []string{"a"}},
+		},
+		"an object of the mode Sync is written down before it is made": {
+			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", 1, a)), decided{rule: record, synced: "Applying", recorded: []string{"a", "b"}},
+		},
+		"a sleeping cluster's next objects are not written down yet": {
+			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", 1, a)).with(func(o *Observed) { o.MayDial = false }),
+			decided{rule: asleep, synced: "WaitingForCluster", recorded: []string{"a"}},
+		},
+		"an object that left a set of the mode Sync is deleted": {
+			observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", 1, a, b)), decided{rule: apply, synced: "Applying", deleted: []string{"b"}, recorded: []string{"a", "b"}},
+		},
+		"an object of a set that is gone is deleted": {
+			observed(nil, applied("s", 1, a)), decided{rule: apply, synced: "Applying", deleted: []string{"a"}, recorded: []string{"a"}},
+		},
+		"an object that another set has by now is not deleted": {
+			observed([]ObservedSet{{SetKey: SetKey{Name: "other"}, Generation: 1, References: []Reference{a}}}, applied("other", 1), applied("s", 1, a)),
+			decided{rule: rest, synced: "AllApplied"},
+		},
+		"nothing is deleted while a set cannot be read": {
+			observed([]ObservedSet{{SetKey: SetKey{Name: "bad"}, Generation: 1, Invalid: "why"}}, applied("s", 1, a)),
+			decided{rule: rest, synced: "Failure", failed: "SyncSet bad: why", recorded: []string{"a"}},
+		},
+		"nothing is deleted while there are too many sets": {
+			observed(nil, applied("s", 1, a)).with(func(o *Observed) { o.Excess = 1 }),
+			decided{rule: rest, synced: "Failure", failed: "Expected at most 100 sets", recorded: []string{"a"}},
+		},
+		"a set that became Upsert deletes nothing": {
+			observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1}}, applied("s", 1, a)), decided{rule: rest, synced: "AllApplied"},
+		},
+		"all sets are applied once after a resume": {
+			oneApplied.with(func(o *Observed) { o.Resume = &resume }), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
+		},
+		"sets that were applied after the resume are left alone": {
+			oneApplied.with(func(o *Observed) { o.Resume, o.Status.SyncedResume = &resume, &resume }), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
+		},
+		"all sets are applied again after hours": {
+			oneApplied.with(func(o *Observed) { o.Now = now.Add(3 * time.Hour) }), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
+		},
+		"a failure of the same sets has to wait": {
+			changed.with(func(o *Observed) {
+				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute), NoAnswer: "no answer in time"}
+			}), decided{rule: retry, synced: "NoAnswer", recorded: []string{"a"}},
+		},
+		"a failure of other sets does not have to wait": {
+			changed.with(func(o *Observed) {
+				o.Attempt = Attempt{Fingerprint: "other", RetryAt: now.Add(time.Minute)}
+			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}},
+		},
+		"a success is written down": {
+			changed.with(func(o *Observed) {
+				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 2}}}
+			}), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
+		},
+		"a set that changed while it was applied is applied again": {
+			changed.with(func(o *Observed) {
+				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 1}}}
+			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, recorded: []string{"a"}},
+		},
+		"a refusal names its set and object": {
+			changed.with(func(o *Observed) {
+				o.Attempt = Attempt{Fingerprint: fingerprintOf(changed), RetryAt: now.Add(time.Minute)}
+				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 2, Failure: "ConfigMap default/a: no"}}}
+			}), decided{rule: retry, synced: "Failure", failed: "SyncSet s: ConfigMap default/a: no", recorded: []string{"a"}},
+		},
+		"a deleted object is forgotten": {
+			observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", 1, a, b)).with(func(o *Observed) {
+				o.Answer = &Answer{At: now, Job: Job{Delete: []Reference{b}}, Deleted: []Reference{b}}
+			}), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
+		},
+		"a full job that ended early is no sync of a resume": {
+			oneApplied.with(func(o *Observed) {
+				o.Resume = &resume
+				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}, IsFull: true, Resume: &resume}}
+			}), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
+		},
+		"a full job that reached all sets is the sync of its resume": {
+			oneApplied.with(func(o *Observed) {
+				o.Resume = &resume
+				o.Answer = &Answer{At: now, Job: Job{Sets: []SetKey{{Name: "s"}}, IsFull: true, Resume: &resume}, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 1}}}
+			}), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := Decide(row.seen)
+			if diff := cmp.Diff(row.want, describe(plan, row.want.failed), cmp.AllowUnexported(decided{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func fingerprintOf(o Observed) string {
+	return (&situation{Observed: o}).fingerprint()
+}
+
+// describe has the part of the message of Failed that a row expects, or all of it if it lacks that.
+func describe(plan Plan, failed string) decided {
+	d := decided{rule: plan.Rule, synced: plan.Synced.Reason}
+	if plan.Failed.Status == metav1.ConditionTrue {
+		if d.failed = plan.Failed.Message; failed != "" && strings.Contains(d.failed, failed) {
+			d.failed = failed
+		}
+	}
+	if plan.Job != nil {
+		d.isFull = plan.Job.IsFull
+		for _, set := range plan.Job.Sets {
+			d.sets = append(d.sets, set.Name)
+		}
+		for _, r := range plan.Job.Delete {
+			d.deleted = append(d.deleted, r.Name)
+		}
+	}
+	for _, status := range plan.Status.SyncSets {
+		for _, r := range status.ResourcesToDelete {
+			d.recorded = append(d.recorded, r.Name)
+		}
+	}
+	return d
+}
+
+func TestTooManyObjectsOfTheModeSyncAreRefused(t *testing.T) {
+	many := deletingSet("many", 1)
+	for range maxReferences + 1 {
+		many.References = append(many.References, object("o"))
+	}
+	plan := Decide(observed([]ObservedSet{deletingSet("few", 1, object("a")), many}, applied("few", 1, object("a"))))
+	if plan.Job != nil || !strings.Contains(plan.Failed.Message, "Expected at most 5000 objects") {
+		t.Errorf("expected the set to be refused, found %+v", plan)
+	}
+}

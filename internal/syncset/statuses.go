@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package syncset
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+)
+
+// maxMessageBytes is that of the schema.
+const maxMessageBytes = 1024
+
+// setStatus is what is known of one set.
+type setStatus hiveinternalv1alpha1.SyncStatus
+
+// statuses are what is known of the sets of a cluster, also of those that are gone and of which something is left.
+type statuses map[SetKey]setStatus
+
+func readStatuses(status hiveinternalv1alpha1.ClusterSyncStatus) statuses {
+	all := statuses{}
+	for _, one := range status.SyncSets {
+		all[SetKey{Name: one.Name}] = setStatus(*one.DeepCopy())
+	}
+	for _, one := range status.SelectorSyncSets {
+		all[SetKey{IsSelector: true, Name: one.Name}] = setStatus(*one.DeepCopy())
+	}
+	return all
+}
+
+func (all statuses) write(status *hiveinternalv1alpha1.ClusterSyncStatus) {
+	status.SyncSets, status.SelectorSyncSets = nil, nil
+	for _, key := range slices.SortedFunc(maps.Keys(all), SetKey.Compare) {
+		one := hiveinternalv1alpha1.SyncStatus(all[key])
+		if key.IsSelector {
+			status.SelectorSyncSets = append(status.SelectorSyncSets, one)
+		} else {
+			status.SyncSets = append(status.SyncSets, one)
+		}
+	}
+}
+
+// missing returns what is not written down.
+func (s setStatus) missing(references []Reference) []Reference {
+	known := toSet(s.ResourcesToDelete)
+	var missing []Reference
+	for _, r := range references {
+		if !known[r] {
+			known[r] = true
+			missing = append(missing, r)
+		}
+	}
+	return missing
+}
+
+// record writes down what a set is going to have in the cluster.
+func (all statuses) record(set ObservedSet, now *metav1.Time) {
+	status, isKnown := all[set.SetKey]
+	if !isKnown {
+		status = setStatus{Name: set.Name, Result: hiveinternalv1alpha1.FailureSyncSetResult, FailureMessage: "It has not been applied yet", LastTransitionTime: *now}
+	}
+	status.ResourcesToDelete = append(status.ResourcesToDelete, status.missing(set.References)...)
+	all[set.SetKey] = status
+}
+
+// note writes down what became of a set.
+func (all statuses) note(r Result, now *metav1.Time) {
+	status := all[r.SetKey]
+	result := hiveinternalv1alpha1.SuccessSyncSetResult
+	if r.Failure != "" {
+		result = hiveinternalv1alpha1.FailureSyncSetResult
+	}
+	if status.Result != result || status.LastTransitionTime.IsZero() || status.ObservedGeneration == 0 {
+		status.LastTransitionTime = *now
+	}
+	if r.Failure == "" && status.FirstSuccessTime == nil {
+		status.FirstSuccessTime = now
+	}
+	status.Name, status.ObservedGeneration, status.Result = r.Name, r.Generation, result
+	status.FailureMessage = r.Failure[:min(len(r.Failure), maxMessageBytes)]
+	all[r.SetKey] = status
+}
+
+func toSet(references []Reference) map[Reference]bool {
+	set := map[Reference]bool{}
+	for _, r := range references {
+		set[r] = true
+	}
+	return set
+}
+
+// stamp is now, as a status keeps it.
+func (s *situation) stamp() *metav1.Time {
+	return new(metav1.NewTime(s.Now).Rfc3339Copy())
+}
+
+// takeAnswer writes down what became of the last job.
+func (s *situation) takeAnswer() {
+	if s.Answer == nil {
+		return
+	}
+	for _, r := range s.Answer.Results {
+		if slices.ContainsFunc(s.Sets, func(set ObservedSet) bool { return set.SetKey == r.SetKey }) || len(s.statuses[r.SetKey].ResourcesToDelete) > 0 {
+			s.statuses.note(r, s.stamp())
+		}
+	}
+	deleted := toSet(s.Answer.Deleted)
+	for key, status := range s.statuses {
+		status.ResourcesToDelete = slices.DeleteFunc(status.ResourcesToDelete, func(r Reference) bool { return deleted[r] })
+		s.statuses[key] = status
+	}
+	if s.Answer.Job.IsFull && len(s.Answer.Results) == len(s.Answer.Job.Sets) {
+		s.Status.LastSyncTime, s.Status.SyncedResume = new(metav1.NewTime(s.Answer.At).Rfc3339Copy()), s.Answer.Job.Resume
+	}
+}
+
+// settleStatuses forgets what no longer matters, and writes down which sets cannot be applied.
+func (s *situation) settleStatuses() {
+	current := map[SetKey]bool{}
+	for _, set := range s.Sets {
+		current[set.SetKey] = true
+		status := s.statuses[set.SetKey]
+		if !set.Deletes && set.Invalid == "" && len(status.ResourcesToDelete) > 0 {
+			status.ResourcesToDelete = nil
+			s.statuses[set.SetKey] = status
+		}
+		if set.Invalid != "" && (status.ObservedGeneration != set.Generation || status.FailureMessage != set.Invalid) {
+			s.statuses.note(Result{SetKey: set.SetKey, Generation: set.Generation, Failure: set.Invalid}, s.stamp())
+		}
+	}
+	if s.Excess > 0 {
+		return // Sets that were left out are not gone.
+	}
+	maps.DeleteFunc(s.statuses, func(key SetKey, status setStatus) bool { return !current[key] && len(status.ResourcesToDelete) == 0 })
+}
+
+// findOrphans returns what is to be deleted, and forgets what another set has by now. Nothing is deleted while it is not known what all
+// sets have.
+func (s *situation) findOrphans() []Reference {
+	if s.Excess > 0 || slices.ContainsFunc(s.Sets, func(set ObservedSet) bool { return set.Invalid != "" }) {
+		return nil
+	}
+	wanted, bySet := map[Reference]bool{}, map[SetKey]map[Reference]bool{}
+	for _, set := range s.Sets {
+		bySet[set.SetKey] = toSet(set.References)
+		maps.Copy(wanted, bySet[set.SetKey])
+	}
+	var orphans []Reference
+	for _, key := range slices.SortedFunc(maps.Keys(s.statuses), SetKey.Compare) {
+		status := s.statuses[key]
+		status.ResourcesToDelete = slices.DeleteFunc(status.ResourcesToDelete, func(r Reference) bool { return wanted[r] && !bySet[key][r] })
+		for _, r := range status.ResourcesToDelete {
+			if !wanted[r] {
+				orphans = append(orphans, r)
+			}
+		}
+		if s.statuses[key] = status; bySet[key] == nil && len(status.ResourcesToDelete) == 0 {
+			delete(s.statuses, key)
+		}
+	}
+	return orphans
+}
