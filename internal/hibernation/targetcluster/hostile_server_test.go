@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -42,6 +45,10 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	list := func(c *ClusterClient) error { _, err := c.ListRequests(t.Context()); return err }
 	listNodes := func(c *ClusterClient) error { _, err := c.ListNodes(t.Context()); return err }
 	probe := func(c *ClusterClient) error { return c.Probe(t.Context()) }
+	apply := func(c *ClusterClient) error {
+		name := ObjectName{corev1.SchemeGroupVersion.WithKind("ConfigMap"), types.NamespacedName{Name: "a"}}
+		return c.NewObjectWriter("test").Apply(t.Context(), name, []byte("{}"))
+	}
 	for name, row := range map[string]struct {
 		answer func(http.ResponseWriter)
 		ask    func(*ClusterClient) error
@@ -77,6 +84,14 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			repeatUntilRefused(w, ",{}", 2<<20)
 			_, _ = io.WriteString(w, `]}}]}`)
 		}, list, egress.ErrAnswerTooLarge},
+		"an endless list of served kinds": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"resources":[{}`)
+			repeatUntilRefused(w, ",{}", muchMore)
+		}, apply, errMalformed},
+		"an endless answer to an object": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
+			repeatUntilRefused(w, " ", muchMore)
+		}, apply, egress.ErrAnswerTooLarge},
 		"endless pages": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listNodes, errTooManyItems},

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// maxDiscoveryBytes is several times what the largest group version of Kubernetes and OpenShift lists.
-	maxDiscoveryBytes = 1 << 20
+	// maxDiscoveryBytes is several times what the largest group version of Kubernetes and OpenShift lists. Short elements such as {} grow
+	// most when they are decoded.
+	maxDiscoveryBytes = 256 << 10
 	// defaultNamespace is that of objects which name none, as kubectl takes it.
 	defaultNamespace = "default"
 	maxReasonBytes   = 400
@@ -140,12 +141,18 @@ func (c *ClusterClient) readServedResources(ctx context.Context, version schema.
 		return nil, fmt.Errorf("ask for %s: %w", version, err)
 	}
 	defer func() { _ = body.Close() }()
-	var list metav1.APIResourceList
+	var list struct {
+		Resources []struct {
+			Name       string `json:"name"`
+			Kind       string `json:"kind"`
+			Namespaced bool   `json:"namespaced"`
+		} `json:"resources"`
+	}
 	if err := json.NewDecoder(io.LimitReader(body, maxDiscoveryBytes)).Decode(&list); err != nil {
 		return nil, malformedUnlessBroken(err)
 	}
 	kinds := map[string]servedResource{}
-	for _, r := range list.APIResources {
+	for _, r := range list.Resources {
 		if strings.Contains(r.Name, "/") || r.Name == "" || len(path.IsValidPathSegmentName(r.Name)) > 0 {
 			continue // A subresource, or nothing that a path may have.
 		}
