@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -100,13 +100,16 @@ func checkReference(r Reference) error {
 		field, value string
 		mayBeEmpty   bool
 	}{
-		{"kind", r.Kind, false}, {"metadata.name", r.Name, false}, {"metadata.namespace", r.Namespace, true},
-		{"the version in apiVersion", version.Version, false}, {"the group in apiVersion", version.Group, true},
+		{"kind", r.Kind, false},
+		{"metadata.name", r.Name, false},
+		{"metadata.namespace", r.Namespace, true},
+		{"the version in apiVersion", version.Version, false},
+		{"the group in apiVersion", version.Group, true},
 	} {
 		if segment.value == "" && segment.mayBeEmpty {
 			continue
 		}
-		if segment.value == "" || len(segment.value) > maxSegmentBytes || len(path.IsValidPathSegmentName(segment.value)) > 0 {
+		if segment.value == "" || len(segment.value) > maxSegmentBytes || len(content.IsPathSegmentName(segment.value)) > 0 {
 			return fmt.Errorf("expected %s to be a name, found %.60q", segment.field, segment.value)
 		}
 	}

@@ -28,9 +28,9 @@ func deletingSet(name string, generation int64, objects ...Reference) ObservedSe
 	return ObservedSet{SetKey: SetKey{Name: name}, Generation: generation, Deletes: true, References: objects}
 }
 
-func applied(name string, generation int64, objects ...Reference) hiveinternalv1alpha1.SyncStatus {
+func applied(name string, objects ...Reference) hiveinternalv1alpha1.SyncStatus {
 	return hiveinternalv1alpha1.SyncStatus{
-		Name: name, ObservedGeneration: generation, ResourcesToDelete: objects, Result: hiveinternalv1alpha1.SuccessSyncSetResult,
+		Name: name, ObservedGeneration: 1, ResourcesToDelete: objects, Result: hiveinternalv1alpha1.SuccessSyncSetResult,
 		LastTransitionTime: earlier, FirstSuccessTime: &earlier,
 	}
 }
@@ -59,8 +59,8 @@ type decided struct {
 
 func TestDecide(t *testing.T) {
 	a, b := object("a"), object("b")
-	oneApplied := observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", 1, a))
-	changed := observed([]ObservedSet{deletingSet("s", 2, a)}, applied("s", 1, a))
+	oneApplied := observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a))
+	changed := observed([]ObservedSet{deletingSet("s", 2, a)}, applied("s", a))
 	const (
 		rest, asleep, record, retry, apply = "everything is applied", "the cluster is not to be dialled", "what is going to be applied is written down", "the next attempt has to wait", "apply"
 	)
@@ -77,32 +77,32 @@ func TestDecide(t *testing.T) {
 			changed.with(func(o *Observed) { o.IsPaused = true }), decided{rule: "paused", synced: "Paused", recorded: []string{"a"}},
 		},
 		"an object of the mode Sync is written down before it is made": {
-			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", 1, a)), decided{rule: record, synced: "Applying", recorded: []string{"a", "b"}},
+			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", a)), decided{rule: record, synced: "Applying", recorded: []string{"a", "b"}},
 		},
 		"a sleeping cluster's next objects are not written down yet": {
-			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", 1, a)).with(func(o *Observed) { o.MayDial = false }),
+			observed([]ObservedSet{deletingSet("s", 2, a, b)}, applied("s", a)).with(func(o *Observed) { o.MayDial = false }),
 			decided{rule: asleep, synced: "WaitingForCluster", recorded: []string{"a"}},
 		},
 		"an object that left a set of the mode Sync is deleted": {
-			observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", 1, a, b)), decided{rule: apply, synced: "Applying", deleted: []string{"b"}, recorded: []string{"a", "b"}},
+			observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a, b)), decided{rule: apply, synced: "Applying", deleted: []string{"b"}, recorded: []string{"a", "b"}},
 		},
 		"an object of a set that is gone is deleted": {
-			observed(nil, applied("s", 1, a)), decided{rule: apply, synced: "Applying", deleted: []string{"a"}, recorded: []string{"a"}},
+			observed(nil, applied("s", a)), decided{rule: apply, synced: "Applying", deleted: []string{"a"}, recorded: []string{"a"}},
 		},
 		"an object that another set has by now is not deleted": {
-			observed([]ObservedSet{{SetKey: SetKey{Name: "other"}, Generation: 1, References: []Reference{a}}}, applied("other", 1), applied("s", 1, a)),
+			observed([]ObservedSet{{SetKey: SetKey{Name: "other"}, Generation: 1, References: []Reference{a}}}, applied("other"), applied("s", a)),
 			decided{rule: rest, synced: "AllApplied"},
 		},
 		"nothing is deleted while a set cannot be read": {
-			observed([]ObservedSet{{SetKey: SetKey{Name: "bad"}, Generation: 1, Invalid: "why"}}, applied("s", 1, a)),
+			observed([]ObservedSet{{SetKey: SetKey{Name: "bad"}, Generation: 1, Invalid: "why"}}, applied("s", a)),
 			decided{rule: rest, synced: "Failure", failed: "SyncSet bad: why", recorded: []string{"a"}},
 		},
 		"nothing is deleted while there are too many sets": {
-			observed(nil, applied("s", 1, a)).with(func(o *Observed) { o.Excess = 1 }),
+			observed(nil, applied("s", a)).with(func(o *Observed) { o.Excess = 1 }),
 			decided{rule: rest, synced: "Failure", failed: "Expected at most 100 sets", recorded: []string{"a"}},
 		},
 		"a set that became Upsert deletes nothing": {
-			observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1}}, applied("s", 1, a)), decided{rule: rest, synced: "AllApplied"},
+			observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1}}, applied("s", a)), decided{rule: rest, synced: "AllApplied"},
 		},
 		"all sets are applied once after a resume": {
 			oneApplied.with(func(o *Observed) { o.Resume = &resume }), decided{rule: apply, synced: "Applying", sets: []string{"s"}, isFull: true, recorded: []string{"a"}},
@@ -140,7 +140,7 @@ func TestDecide(t *testing.T) {
 			}), decided{rule: retry, synced: "Failure", failed: "SyncSet s: ConfigMap default/a: no", recorded: []string{"a"}},
 		},
 		"a deleted object is forgotten": {
-			observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", 1, a, b)).with(func(o *Observed) {
+			observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a, b)).with(func(o *Observed) {
 				o.Answer = &Answer{At: now, Job: Job{Delete: []Reference{b}}, Deleted: []Reference{b}}
 			}), decided{rule: rest, synced: "AllApplied", recorded: []string{"a"}},
 		},
@@ -200,7 +200,7 @@ func TestTooManyObjectsOfTheModeSyncAreRefused(t *testing.T) {
 	for range maxReferences + 1 {
 		many.References = append(many.References, object("o"))
 	}
-	plan := Decide(observed([]ObservedSet{deletingSet("few", 1, object("a")), many}, applied("few", 1, object("a"))))
+	plan := Decide(observed([]ObservedSet{deletingSet("few", 1, object("a")), many}, applied("few", object("a"))))
 	if plan.Job != nil || !strings.Contains(plan.Failed.Message, "Expected at most 5000 objects") {
 		t.Errorf("expected the set to be refused, found %+v", plan)
 	}

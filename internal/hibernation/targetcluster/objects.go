@@ -12,7 +12,7 @@ import (
 	"unicode"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -153,7 +153,7 @@ func (c *ClusterClient) readServedResources(ctx context.Context, version schema.
 	}
 	kinds := map[string]servedResource{}
 	for _, r := range list.Resources {
-		if strings.Contains(r.Name, "/") || r.Name == "" || len(path.IsValidPathSegmentName(r.Name)) > 0 {
+		if strings.Contains(r.Name, "/") || r.Name == "" || len(content.IsPathSegmentName(r.Name)) > 0 {
 			continue // A subresource, or nothing that a path may have.
 		}
 		kinds[r.Kind] = servedResource{name: r.Name, isNamespaced: r.Namespaced}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"sync"
@@ -78,9 +79,7 @@ func (e *env) newClusterBehind(t *testing.T, proxy *countingProxy, namespace, na
 	c := &testCluster{env: e, namespace: e.CreateNamespace(t), proxy: proxy}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kubeconfigSecret + "-" + name}, Data: map[string][]byte{kubeconfigKey: proxy.kubeconfig}}
 	c.cd = testenv.BuildClusterDeployment(types.NamespacedName{Namespace: namespace, Name: name}, "none", secret.Name)
-	for key, value := range labels {
-		c.cd.Labels[key] = value
-	}
+	maps.Copy(c.cd.Labels, labels)
 	e.ExpectCreated(t, secret, c.cd)
 	c.wake(t, nil)
 	return c

@@ -28,8 +28,10 @@ const byCluster = "spec.clusterDeploymentRefs.name"
 func addIndexes(mgr manager.Manager) error {
 	index := func(o client.Object) []string {
 		var names []string
-		for _, request := range clustersOfSyncSet(context.Background(), o) {
-			names = append(names, request.Name)
+		if set, ok := o.(*hivev1.SyncSet); ok {
+			for _, ref := range set.Spec.ClusterDeploymentRefs {
+				names = append(names, ref.Name)
+			}
 		}
 		return names
 	}

@@ -80,7 +80,7 @@ func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment) 
 			}
 		}
 	}
-	slices.SortFunc(sets, func(a, b setToApply) int { return a.SetKey.Compare(b.SetKey) })
+	slices.SortFunc(sets, func(a, b setToApply) int { return a.Compare(b.SetKey) })
 	if excess := len(sets) - syncset.MaxSets; excess > 0 {
 		return sets[:syncset.MaxSets], excess, nil
 	}
