@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Actuator sees, stops and starts the machines of clusters at one kind of cloud.
@@ -20,7 +21,8 @@ type Actuator interface {
 	// Observe returns every machine of the cluster, in all pages, ordered by ID; machines that are gone for good are left out.
 	Observe(ctx context.Context, t Target) ([]Machine, error)
 	// Stop asks the cloud to stop the given machines. Machines that are stopping or stopped already are no error. Where the cloud
-	// can tell beforehand that the rights to stop or to start one are missing, or refuses one for good, none is stopped.
+	// can tell beforehand that the rights to stop or to start one are missing, or refuses several together because one can never be
+	// stopped, none is stopped.
 	Stop(ctx context.Context, t Target, ids []string) error
 	// Start asks the cloud to start the given machines. One machine that cannot start does not hold back the others.
 	Start(ctx context.Context, t Target, ids []string) error
@@ -28,10 +30,12 @@ type Actuator interface {
 
 // Target identifies a cluster at its cloud, with the credentials of its account.
 type Target struct {
-	// InfraID is what the machines are tagged or named with.
+	// InfraID is what the machines are found by: what they are tagged or named with, or the group that they are in.
 	InfraID string
-	// Region of the machines.
+	// Region of the machines; empty where the cloud answers for all regions at once.
 	Region string
+	// Cloud is which of the platform's clouds the account is in, such as AzureChinaCloud; empty where there is one.
+	Cloud string
 	// Credentials are the keys of the credentials Secret. They never appear in an error.
 	Credentials map[string][]byte
 	// Role, if set, is taken instead with the manager's own identity.
@@ -56,6 +60,9 @@ type Machine struct {
 	Name string
 	// State is what the machine does now.
 	State MachineState
+	// HoldsCapacity says of a stopped machine that its place at the cloud is kept and paid for, as after a shutdown from within at some
+	// clouds. A stop gives the place back.
+	HoldsCapacity bool
 	// Account is whose machine it is, by a name that no other account of any cloud has; empty if the cloud does not tell.
 	Account string
 	// Addresses are the IP addresses and DNS names by which the cloud knows the machine; they confirm what nodes claim. Empty
@@ -97,6 +104,8 @@ type Error struct {
 	Message string
 	// RefusedIDs are the machines that a stop or start was refused for, if it was taken for the others; empty if it was not.
 	RefusedIDs []string
+	// RetryAfter is for how long the cloud wants not to be asked again; zero if it does not say.
+	RetryAfter time.Duration
 }
 
 // Error implements error.

@@ -33,6 +33,28 @@ type Cloud interface {
 	Fail(t *testing.T, class actuator.ErrorClass, op Operation, ids ...string) bool
 }
 
+// OneByOneCloud is a Cloud that takes orders for single machines only. It cannot keep a cluster running for one machine that it refuses to
+// stop.
+type OneByOneCloud interface {
+	Cloud
+	// TakesOrdersOneByOne does nothing.
+	TakesOrdersOneByOne()
+}
+
+// ShutdownCloud is a Cloud whose machines keep their places, and are paid for, when they are shut down from within.
+type ShutdownCloud interface {
+	Cloud
+	// ShutDown shuts a machine down from within, and waits for that.
+	ShutDown(t *testing.T, id string)
+}
+
+// LateCloud is a Cloud that can show for a while what was before an order.
+type LateCloud interface {
+	Cloud
+	// Delay lets what is observed be as late as it is at the real cloud until the test ends.
+	Delay(t *testing.T)
+}
+
 // Operation is a method of an actuator.
 type Operation string
 
@@ -67,6 +89,11 @@ func Run(t *testing.T, newCloud func(t *testing.T) Cloud) {
 		"start works on running, stopping and stopped machines at once":    startsMixedStates,
 		"a machine without capacity does not hold the others and is named": startsDespiteNoCapacity,
 		"clusters of one account are seen and stopped together":            batchesClusters,
+		"clusters are started together, each with an error of its own":     startsClustersTogether,
+		"what holds for the account is the error of each cluster":          accountErrorIsOfEachCluster,
+		"machines of one account name the same account":                    machinesNameTheirAccount,
+		"a machine that is shut down from within is stopped by a stop":     stopsWhatIsShutDown,
+		"an order is repeated while its effect is not seen yet":            ordersDespiteLag,
 	} {
 		t.Run(name, func(t *testing.T) { row(t, newCloud) })
 	}
@@ -300,8 +327,22 @@ func stopsAllOrNone(t *testing.T, newCloud func(*testing.T) Cloud) {
 	if !c.Fail(t, actuator.Other, Stop, c.ids[2]) {
 		t.Skip("every machine of the test's cloud can be stopped")
 	}
-	_ = c.expectError(Stop, c.Target(), actuator.Other, c.ids...)
+	err := c.expectError(Stop, c.Target(), actuator.Other, c.ids...)
+	if _, isOneByOne := c.Cloud.(OneByOneCloud); isOneByOne {
+		c.expectRefused(err, c.ids[2])
+		c.expectSettled(actuator.Stopped, map[string]actuator.MachineState{c.ids[2]: actuator.Running})
+		return
+	}
 	c.expectSettled(actuator.Running, nil)
+}
+
+// expectRefused checks that an error is of one machine.
+func (c testCluster) expectRefused(err error, id string) {
+	c.t.Helper()
+	known, ok := errors.AsType[*actuator.Error](err)
+	if !ok || !slices.Equal(known.RefusedIDs, []string{id}) {
+		c.t.Errorf("error %v, want one that names %s as the only refused machine", err, id)
+	}
 }
 
 func startIsIdempotent(t *testing.T, newCloud func(*testing.T) Cloud) {
@@ -378,6 +419,128 @@ func batchesClusters(t *testing.T, newCloud func(*testing.T) Cloud) {
 		t.Errorf("errors %v, want one that names %s, and none of the other cluster", errs, one.ids[0])
 	}
 	other.expectSettled(actuator.Stopped, nil)
+}
+
+// startsClustersTogether is for actuators that can.
+func startsClustersTogether(t *testing.T, newCloud func(*testing.T) Cloud) {
+	one, other := newCluster(t, newCloud, 3), newCluster(t, newCloud, 2)
+	batch, ok := one.Actuator().(actuator.BatchActuator)
+	if !ok {
+		t.Skip("this actuator looks at each cluster by itself")
+	}
+	for i, err := range batch.StopAll(t.Context(), one.Target(), [][]string{one.ids, other.ids}) {
+		if err != nil {
+			t.Fatalf("stop cluster %d: %v", i, err)
+		}
+	}
+	one.expectSettled(actuator.Stopped, nil)
+	other.expectSettled(actuator.Stopped, nil)
+	poor := one.ids[1]
+	if !one.Fail(t, actuator.NoCapacity, Start, poor) {
+		t.Skip("the test's cloud always has capacity")
+	}
+	errs := batch.StartAll(t.Context(), one.Target(), [][]string{one.ids, other.ids, nil})
+	if len(errs) != 3 || actuator.ClassOf(errs[0]) != actuator.NoCapacity || errs[1] != nil || errs[2] != nil {
+		t.Fatalf("errors %v, want one of class %q for the first of three clusters", errs, actuator.NoCapacity)
+	}
+	one.expectRefused(errs[0], poor)
+	one.expectSettled(actuator.Running, map[string]actuator.MachineState{poor: actuator.Stopped})
+	other.expectSettled(actuator.Running, nil)
+}
+
+// accountErrorIsOfEachCluster is for actuators that can order about clusters together.
+func accountErrorIsOfEachCluster(t *testing.T, newCloud func(*testing.T) Cloud) {
+	one, other := newCluster(t, newCloud, 1), newCluster(t, newCloud, 2)
+	batch, ok := one.Actuator().(actuator.BatchActuator)
+	if !ok {
+		t.Skip("this actuator looks at each cluster by itself")
+	}
+	for op, do := range map[Operation]func(context.Context, actuator.Target, [][]string) []error{Stop: batch.StopAll, Start: batch.StartAll} {
+		if !one.Fail(t, actuator.Throttled, op) {
+			t.Skip("the test's cloud cannot be throttled")
+		}
+		errs := do(t.Context(), one.Target(), [][]string{one.ids, other.ids})
+		if len(errs) != 2 || actuator.ClassOf(errs[0]) != actuator.Throttled || actuator.ClassOf(errs[1]) != actuator.Throttled {
+			t.Errorf("%s: errors %v, want two of class %q", op, errs, actuator.Throttled)
+		}
+	}
+	one.expectSettled(actuator.Running, nil)
+	other.expectSettled(actuator.Running, nil)
+}
+
+// machinesNameTheirAccount has two clusters of one account; that others have other names only the cloud's own test can show.
+func machinesNameTheirAccount(t *testing.T, newCloud func(*testing.T) Cloud) {
+	one, other := newCluster(t, newCloud, 1), newCluster(t, newCloud, 1)
+	accounts := map[string]bool{}
+	for _, c := range []testCluster{one, other} {
+		machines, err := c.Actuator().Observe(t.Context(), c.Target())
+		if err != nil || len(machines) != 1 {
+			t.Fatalf("observe: %v and error %v, want one machine", machines, err)
+		}
+		accounts[machines[0].Account] = true
+	}
+	if len(accounts) != 1 {
+		t.Errorf("machines of one account are of %v", slices.Sorted(maps.Keys(accounts)))
+	}
+}
+
+func stopsWhatIsShutDown(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 2)
+	cloud, ok := c.Cloud.(ShutdownCloud)
+	if !ok {
+		t.Skip("a machine of the test's cloud that is shut down is not paid for")
+	}
+	cloud.ShutDown(t, c.ids[0])
+	c.expectHeld(c.ids[0])
+	c.mustCall(Stop, c.ids...)
+	c.expectSettled(actuator.Stopped, nil)
+	c.expectHeld()
+	c.mustCall(Start, c.ids...)
+	c.expectSettled(actuator.Running, nil)
+	cloud.ShutDown(t, c.ids[1])
+	c.mustCall(Start, c.ids...)
+	c.expectSettled(actuator.Running, nil)
+	c.expectHeld()
+}
+
+// expectHeld checks which machines are off and hold their places.
+func (c testCluster) expectHeld(ids ...string) {
+	c.t.Helper()
+	machines, err := c.Actuator().Observe(c.t.Context(), c.Target())
+	if err != nil {
+		c.t.Fatalf("observe: %v", err)
+	}
+	var held []string
+	for _, m := range machines {
+		if m.HoldsCapacity && m.State == actuator.Stopped {
+			held = append(held, m.ID)
+		}
+	}
+	if !slices.Equal(held, ids) {
+		c.t.Errorf("machines that are off and hold their places: %v, want %v", held, ids)
+	}
+}
+
+func ordersDespiteLag(t *testing.T, newCloud func(*testing.T) Cloud) {
+	c := newCluster(t, newCloud, 2)
+	cloud, ok := c.Cloud.(LateCloud)
+	if !ok {
+		t.Skip("what is observed at the test's cloud is never late")
+	}
+	cloud.Delay(t)
+	for range 2 {
+		// Whoever sees a machine run that was stopped has it stopped again.
+		c.mustCall(Stop, c.ids...)
+		c.observeStates()
+	}
+	c.eventually("all machines are seen stopped", func() bool {
+		for _, state := range c.observeStates() {
+			if state != actuator.Stopped {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func allOperations() []Operation { return []Operation{Observe, Stop, Start} }

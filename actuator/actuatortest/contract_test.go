@@ -42,6 +42,7 @@ func flawsWithRows() map[toyFlaw]string {
 		"leaks secrets":       "every class of error is reported",
 		"counts errors":       "every class of error is reported",
 		"mixes up classes":    "every class of error is reported",
+		"leaves it paid for":  "a machine that is shut down from within is stopped by a stop",
 	}
 }
 
@@ -92,6 +93,8 @@ type toyCloud struct {
 type toyMachine struct {
 	infraID string
 	state   actuator.MachineState
+	// isHeld says of a stopped machine that it is paid for.
+	isHeld bool
 	// after is how many observations the transition still takes.
 	after int
 }
@@ -133,6 +136,12 @@ func (c *toyCluster) Settle(*testing.T) {
 		m.after = 0
 		m.pass()
 	}
+}
+
+func (c *toyCluster) ShutDown(_ *testing.T, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.machines[id].state, c.machines[id].isHeld = actuator.Stopped, true
 }
 
 func (c *toyCluster) Fail(t *testing.T, class actuator.ErrorClass, op Operation, ids ...string) bool {
@@ -178,7 +187,7 @@ func (c *toyCloud) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 		m := c.machines[id]
 		if m.infraID == t.InfraID || (c.flaw == "matches prefixes" && strings.HasPrefix(m.infraID, t.InfraID)) {
 			m.pass()
-			found = append(found, actuator.Machine{ID: id, State: m.state})
+			found = append(found, actuator.Machine{ID: id, State: m.state, HoldsCapacity: m.isHeld})
 		}
 	}
 	if c.flaw == "forgets pages" {
@@ -244,8 +253,8 @@ func (c *toyCloud) move(op Operation, id string, from, to actuator.MachineState)
 	case !ok && c.flaw == "hides the unknown":
 	case !ok:
 		return &actuator.Error{Class: actuator.NotFound, Message: id}
-	case m.state == from:
-		m.state, m.after = to, steps
+	case m.state == from, op == Stop && m.isHeld && c.flaw != "leaves it paid for":
+		m.state, m.after, m.isHeld = to, steps, false
 	case once, op == Stop && m.state == actuator.Starting, op == Start && m.state == actuator.Stopping:
 		return &actuator.Error{Class: actuator.WrongState, Message: id}
 	}

@@ -30,7 +30,7 @@ func invalidSpec(o Observed) Plan { return unknownPlan(o, hivev1.InvalidSpecReas
 
 func noMachinesFound(o Observed) Plan {
 	p := unknownPlan(o, hivev1.NoMachinesFoundReason,
-		"Expected machines tagged for spec.clusterMetadata.infraID, found none; check infraID, region and the account of the credentials")
+		"Expected machines of the cluster that spec.clusterMetadata names, found none; check infraID or resource group, region and the account of the credentials")
 	p.RequeueAfter = retryInterval
 	return p
 }

@@ -3,7 +3,6 @@
 package hibernation
 
 import (
-	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
@@ -23,7 +22,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "asleep", When: IsAsleep, Then: clusterHibernates},
 		{Name: "nodes not read yet", When: Observed.awaitsNodeRecord, Then: awaitNodeRecord},
 		{Name: "write the nodes down", When: func(o Observed) bool { return o.shouldHibernate() && !o.isHibernationOpen() }, Then: recordNodes},
-		{Name: "stop machines", When: func(o Observed) bool { return o.shouldHibernate() && o.anyMachineIs(actuator.Running) }, Then: stopMachines},
+		{Name: "stop machines", When: func(o Observed) bool { return o.shouldHibernate() && len(o.machinesToStop()) > 0 }, Then: stopMachines},
 		{Name: "machines are stopping", When: Observed.shouldHibernate, Then: awaitStopped},
 
 		{Name: "write the wake-up down", When: Observed.needsResumeRecord, Then: recordResume},

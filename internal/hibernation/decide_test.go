@@ -105,7 +105,13 @@ func TestDecide(t *testing.T) {
 		"running machines are stopped once the nodes are written down":    {observedCluster(wantHibernating, openRecord(), on), stop("i-0", "i-1")},
 		"of two machines only the running one is stopped":                 {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff)), stop("i-0")},
 		"a machine that starts is stopped once it runs":                   {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOn)), waitStop},
-		"a stopped and a stopping machine are no hibernation yet":         {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
+		"a machine that is off and paid for is stopped, and is no hibernation": {
+			observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Machines[1].HoldsCapacity = true }), stop("i-1"),
+		},
+		"a machine that is off and paid for is started like others": {
+			observedCluster("Running", resumingRecord(time.Second), off, func(o *Observed) { o.Machines[1].HoldsCapacity = true }), start("i-0", "i-1"),
+		},
+		"a stopped and a stopping machine are no hibernation yet": {observedCluster(wantHibernating, openRecord(), off, secondMachine(goingOff)), waitStop},
 
 		"the resume is written down before anything starts":                 {observedCluster("Running", openRecord(), off), writeResume},
 		"a resume is written down where somebody else stopped all machines": {observedCluster("", resumedRecord(time.Hour), off), writeResume},

@@ -48,7 +48,7 @@ func recordNodes(o Observed) Plan {
 
 func stopMachines(o Observed) Plan {
 	p := awaitStopped(o)
-	p.Do = StopMachines{IDs: o.machineIDs(actuator.Running)}
+	p.Do = StopMachines{IDs: o.machinesToStop()}
 	p.Record = withAsleepAt(p.Record, nil)
 	if o.Refusal != nil {
 		p.RetryAfter = refusalRest(o.Refusal.Class, o.Record.SleepStartedAt.Time, o.Now)
@@ -97,12 +97,12 @@ func clusterAsleepCondition() decision.Condition {
 }
 
 func stoppingCondition(o Observed) decision.Condition {
-	if o.Refusal != nil && o.isHibernationOpen() && o.anyMachineIs(actuator.Running) {
+	if o.Refusal != nil && o.isHibernationOpen() && len(o.machinesToStop()) > 0 {
 		return decision.False(hivev1.FailedToStopReason, o.Refusal.Message+o.refusedStopNote())
 	}
 	// Machines are named only once they are late: a message that changes with every machine is a write each.
 	if o.isHibernationOpen() && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
-		pending := o.machineIDs(actuator.Running, actuator.Stopping, actuator.Starting)
+		pending := slices.Concat(o.machinesToStop(), o.machineIDs(actuator.Stopping, actuator.Starting))
 		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop", o.machineNames(pending)))
 	}
 	return decision.False(hivev1.StoppingMachinesReason, fmt.Sprintf("Stopping the cluster's %d machines%s", len(o.Machines), o.unrecordedNodesWarning()))

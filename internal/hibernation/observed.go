@@ -136,13 +136,13 @@ func WillNeedCluster(o Observed) bool {
 // IsPowerSettled reports whether all machines are as the cluster should be.
 func IsPowerSettled(o Observed) bool {
 	if o.shouldHibernate() {
-		return o.allMachinesAre(actuator.Stopped)
+		return o.isPoweredOff()
 	}
 	return o.allMachinesAre(actuator.Running) && !o.isResuming()
 }
 
 // IsAsleep reports whether the cluster should hibernate and does.
-func IsAsleep(o Observed) bool { return o.shouldHibernate() && o.allMachinesAre(actuator.Stopped) }
+func IsAsleep(o Observed) bool { return o.shouldHibernate() && o.isPoweredOff() }
 
 // IsFollowed reports whether the cluster resumes and some of its machines run.
 func IsFollowed(o Observed) bool {
@@ -253,6 +253,22 @@ func (o Observed) anyMachineIs(s actuator.MachineState) bool { return len(o.mach
 func (o Observed) allMachinesAre(s actuator.MachineState) bool {
 	// No machine at all is an error of its own and never a state (docs/adr/0003-the-actuator-port.md).
 	return len(o.Machines) > 0 && len(o.machineIDs(s)) == len(o.Machines)
+}
+
+// machinesToStop are those that run, and those that are off and paid for all the same.
+func (o Observed) machinesToStop() []string {
+	var ids []string
+	for _, m := range o.Machines {
+		if m.State == actuator.Running || m.State == actuator.Stopped && m.HoldsCapacity {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// isPoweredOff reports whether every machine is stopped and none is paid for.
+func (o Observed) isPoweredOff() bool {
+	return o.allMachinesAre(actuator.Stopped) && len(o.machinesToStop()) == 0
 }
 
 // machineIDs returns the ids of the machines in one of the states, in the order observed.

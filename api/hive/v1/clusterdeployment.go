@@ -113,6 +113,9 @@ type ClusterMetadata struct {
 	InfraID string `json:"infraID"`
 	// AdminKubeconfigSecretRef names the Secret with the key "kubeconfig".
 	AdminKubeconfigSecretRef LocalObjectReference `json:"adminKubeconfigSecretRef"`
+	// Platform is what only some platforms need to know.
+	// +optional
+	Platform *ClusterPlatformMetadata `json:"platform,omitempty"`
 }
 
 // LocalObjectReference names an object in the same namespace.

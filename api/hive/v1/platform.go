@@ -9,31 +9,18 @@ type Platform struct {
 	// AWS is Amazon EC2, or anything that speaks its API.
 	// +optional
 	AWS *AWSPlatform `json:"aws,omitempty"`
+	// Azure is Microsoft Azure.
+	// +optional
+	Azure *AzurePlatform `json:"azure,omitempty"`
 }
 
-// AWSPlatform is a cluster on EC2.
+// ClusterPlatformMetadata is what only some platforms need to know of an installed cluster.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
-type AWSPlatform struct {
-	// CredentialsSecretRef names the Secret with the keys aws_access_key_id and aws_secret_access_key,
-	// and optionally aws_session_token and endpoint_url.
+type ClusterPlatformMetadata struct {
+	// Azure is for clusters on Microsoft Azure.
 	// +optional
-	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
-	// CredentialsAssumeRole is the IAM role that the manager takes where credentialsSecretRef is empty. The manager's flag
-	// --aws-assume-roles has to list it for the namespace.
-	// +optional
-	CredentialsAssumeRole *AssumeRole `json:"credentialsAssumeRole,omitempty"`
-	// Region of the cluster's machines.
-	Region string `json:"region"`
-}
-
-// AssumeRole is an IAM role of the cluster's account.
-type AssumeRole struct {
-	// RoleARN is the name of the role.
-	RoleARN string `json:"roleARN"`
-	// ExternalID is what the role's trust policy may ask for.
-	// +optional
-	ExternalID string `json:"externalID,omitempty"`
+	Azure *AzureClusterMetadata `json:"azure,omitempty"`
 }
 
 // PlatformSettings is what Torpor needs of every platform. It is the same for all of them and no part of the API.
@@ -42,22 +29,44 @@ type AssumeRole struct {
 type PlatformSettings struct {
 	// Name is the platform's field under spec.platform; empty where Torpor has no field for the platform.
 	Name string
-	// Region is where the machines are.
+	// Cloud is which of the platform's clouds the cluster is in; empty where there is one.
+	Cloud string
+	// Region is where the machines are looked for; empty where one answer is for all regions.
 	Region string
+	// Machines is what the machines are found by: the infraID that they are tagged or named with, or the group that they are in.
+	Machines string
 	// CredentialsSecretName names the Secret of the account, in the namespace of the ClusterDeployment.
 	CredentialsSecretName string
 	// AssumeRole is taken where CredentialsSecretName is empty; nil for none.
 	AssumeRole *AssumeRole
+	// Missing are the fields that have to be set and are not.
+	Missing []string
 }
 
-// Settings returns the settings of the platform that is set. A new platform is a field above and a case here.
-func (p Platform) Settings() PlatformSettings {
+// PlatformSettings returns the settings of the platform that is set. A new platform is a file with its fields, a field above and a case
+// here.
+func (s ClusterDeploymentSpec) PlatformSettings() PlatformSettings {
+	metadata := ClusterMetadata{}
+	if s.ClusterMetadata != nil {
+		metadata = *s.ClusterMetadata
+	}
 	switch {
-	case p.AWS != nil:
-		return PlatformSettings{
-			Name: "aws", Region: p.AWS.Region, CredentialsSecretName: p.AWS.CredentialsSecretRef.Name, AssumeRole: p.AWS.CredentialsAssumeRole,
-		}
+	case s.Platform.AWS != nil:
+		return s.Platform.AWS.settings(metadata)
+	case s.Platform.Azure != nil:
+		return s.Platform.Azure.settings(metadata)
 	default:
 		return PlatformSettings{}
 	}
+}
+
+// emptyFields returns which of the fields, by their paths, are empty, in the order given.
+func emptyFields(pathsAndValues ...string) []string {
+	var missing []string
+	for i := 0; i+1 < len(pathsAndValues); i += 2 {
+		if pathsAndValues[i+1] == "" {
+			missing = append(missing, pathsAndValues[i])
+		}
+	}
+	return missing
 }

@@ -39,7 +39,7 @@ func startCloud(t *testing.T) *simulatedCloud {
 func (s *simulatedCloud) newCluster(t *testing.T) *simulatedCluster {
 	t.Helper()
 	s.clusters++
-	return &simulatedCluster{cloud: s, infraID: "sleepy" + strings.Repeat("-x", s.clusters)}
+	return &simulatedCluster{cloud: s, infraID: "sleepy" + strings.Repeat("x", s.clusters)}
 }
 
 type simulatedCluster struct {

@@ -228,6 +228,9 @@ func (s *Service) stopConfirmed(ctx context.Context, batch actuator.BatchActuato
 		})
 		settle(slices.DeleteFunc(orders, func(o *clusterOrder) bool { return slices.Contains(again, o) }))
 		wait := withJitter(pause)
+		for _, o := range again {
+			wait = max(wait, askedPause(o.err))
+		}
 		if len(again) == 0 || s.Clock.Since(began)+wait > stopPatience || pauseFor(ctx, wait) != nil {
 			settle(again)
 			return // What is refused by now is ordered again later, by the passes.

@@ -5,6 +5,7 @@ package accounts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -44,6 +45,8 @@ const (
 	lookTimeout, orderTimeout = time.Minute, 2 * time.Minute
 	// minThrottlePause and maxThrottlePause bound the pause after a throttled call.
 	minThrottlePause, maxThrottlePause = time.Second, 30 * time.Second
+	// maxAskedPause is the longest pause that a cloud may ask for.
+	maxAskedPause = 10 * time.Minute
 	// jitter is the share by which an interval may be longer.
 	jitter = 0.1
 	// idleInterval is how often the schedule is looked at without a reason.
@@ -220,9 +223,9 @@ func (a *account) takeTurn(now time.Time) {
 	}
 }
 
-// isOff reports whether all machines were stopped when they were looked at last.
+// isOff reports whether all machines were stopped, and none was paid for, when they were looked at last.
 func (c *cluster) isOff() bool {
-	isOn := func(m actuator.Machine) bool { return m.State != actuator.Stopped }
+	isOn := func(m actuator.Machine) bool { return m.State != actuator.Stopped || m.HoldsCapacity }
 	return c.snapshot.Err == nil && len(c.snapshot.Machines) > 0 && !slices.ContainsFunc(c.snapshot.Machines, isOn)
 }
 
@@ -241,12 +244,21 @@ func (a *account) pace(began time.Time, clusters, machines int, err error) {
 // noteAnswer slows an account down that is throttled, and lets it recover.
 func (a *account) noteAnswer(err error) {
 	if err != nil && actuator.ClassOf(err) == actuator.Throttled {
-		a.pause = min(max(2*a.pause, minThrottlePause), maxThrottlePause)
+		a.pause = max(min(max(2*a.pause, minThrottlePause), maxThrottlePause), askedPause(err))
 		return
 	}
-	if a.pause /= 2; a.pause < minThrottlePause {
+	// A long pause that was asked for is over after it.
+	if a.pause = min(a.pause, maxThrottlePause) / 2; a.pause < minThrottlePause {
 		a.pause = 0
 	}
+}
+
+// askedPause returns for how long the cloud wants not to be asked again.
+func askedPause(err error) time.Duration {
+	if known, ok := errors.AsType[*actuator.Error](err); ok {
+		return min(known.RetryAfter, maxAskedPause)
+	}
+	return 0
 }
 
 // withJitter keeps accounts that were throttled together from coming back together.

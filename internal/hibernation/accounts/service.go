@@ -286,8 +286,8 @@ func follow(machines []actuator.Machine, verb Verb, ids []string) {
 			continue
 		}
 		switch {
-		case verb == StopVerb && m.State == actuator.Running:
-			m.State = actuator.Stopping
+		case verb == StopVerb && (m.State == actuator.Running || m.HoldsCapacity):
+			m.State, m.HoldsCapacity = actuator.Stopping, false
 		case verb == StartVerb && m.State == actuator.Stopped:
 			m.State = actuator.Starting
 		}
@@ -302,6 +302,9 @@ func stateOf(seen Snapshot) string {
 	var text []byte
 	for _, m := range seen.Machines {
 		text = append(append(append(append(text, m.ID...), ' '), m.State...), '\n')
+		if m.HoldsCapacity {
+			text = append(text, "held\n"...)
+		}
 	}
 	return string(text)
 }

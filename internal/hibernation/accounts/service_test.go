@@ -674,6 +674,24 @@ func TestAThrottledAccountIsAskedLess(t *testing.T) {
 	})
 }
 
+// TestACloudIsLeftAloneForAsLongAsItAsks has a pause that is longer than any that an account would make by itself.
+func TestACloudIsLeftAloneForAsLongAsItAsks(t *testing.T) {
+	a := newAccount("key", nil, time.Now())
+	for _, row := range []struct {
+		asks, want time.Duration
+	}{{0, minThrottlePause}, {3 * time.Minute, 3 * time.Minute}, {time.Hour, maxAskedPause}} {
+		a.pause = 0
+		a.noteAnswer(&actuator.Error{Class: actuator.Throttled, RetryAfter: row.asks})
+		if a.pause != row.want {
+			t.Errorf("asked for %s: found a pause of %s, want %s", row.asks, a.pause, row.want)
+		}
+	}
+	a.noteAnswer(nil)
+	if a.pause > maxThrottlePause/2 {
+		t.Errorf("found a pause of %s once the cloud has answered, want at most %s", a.pause, maxThrottlePause/2)
+	}
+}
+
 // TestAFleetIsLookedAtLessOftenThanOneCluster watches clusters every second, as their passes ask for while machines change.
 func TestAFleetIsLookedAtLessOftenThanOneCluster(t *testing.T) {
 	for clusters, most := range map[int]int{1: 21, 200: 11} {

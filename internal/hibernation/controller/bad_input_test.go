@@ -184,7 +184,7 @@ func unobservableClouds(throttled, refusing *testenv.CloudServer, closedPort str
 		},
 		"no machines": {
 			make: func(r *clusterSetup) { r.machines = 0 },
-			want: unknownConditions(hivev1.NoMachinesFoundReason, "Expected machines tagged for spec.clusterMetadata.infraID, found none; check infraID"),
+			want: unknownConditions(hivev1.NoMachinesFoundReason, "Expected machines of the cluster that spec.clusterMetadata names, found none; check infraID"),
 		},
 		"no machines of a cluster that should run": {
 			make: func(r *clusterSetup) { r.machines, r.cd.Spec.PowerState = 0, hivev1.PowerStateRunning },

@@ -34,11 +34,11 @@ func addIndexes(mgr manager.Manager) error {
 
 // machineTags is what the machines are found by; nothing while they cannot be found.
 func machineTags(cd *hivev1.ClusterDeployment) []string {
-	platform := cd.Spec.Platform.Settings()
-	if platform.Name == "" || cd.Spec.ClusterMetadata == nil || cd.Spec.ClusterMetadata.InfraID == "" {
+	platform := cd.Spec.PlatformSettings()
+	if platform.Machines == "" {
 		return nil
 	}
-	return []string{platform.Name + "/" + platform.Region + "/" + cd.Spec.ClusterMetadata.InfraID}
+	return []string{platform.Name + "/" + platform.Cloud + platform.Region + "/" + platform.Machines}
 }
 
 // clusterDeploymentsOfSameMachines maps a ClusterDeployment to those that it may have kept from its machines.

@@ -72,8 +72,8 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	}
 	if owner != nil {
 		seen.Machines, seen.ownerInterval = nil, accountTTL
-		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the infraID %s, found that its machines belong to %s/%s, which is older; delete one of both, or correct spec.clusterMetadata.infraID",
-			cd.Spec.ClusterMetadata.InfraID, owner.Namespace, owner.Name)
+		seen.Invalid = fmt.Sprintf("Expected one ClusterDeployment for the machines of %s, found that they belong to %s/%s, which is older; delete one of both, or correct spec.clusterMetadata",
+			cd.Spec.PlatformSettings().Machines, owner.Namespace, owner.Name)
 	}
 	seen.approvals = c.approvalLog.ofResume(cd.UID, seen.Observed)
 	seen.firstLook = c.firstLooks.ofResume(cd.UID, seen.Observed)
@@ -90,9 +90,9 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 
 // findTarget finds out where the cluster's machines are and with which credentials; false if that is an error to report.
 func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
-	platform := cd.Spec.Platform.Settings()
+	platform := cd.Spec.PlatformSettings()
 	seen.actuator = c.Actuators[platform.Name]
-	seen.target = actuator.Target{InfraID: cd.Spec.ClusterMetadata.InfraID, Region: platform.Region}
+	seen.target = actuator.Target{InfraID: platform.Machines, Region: platform.Region, Cloud: platform.Cloud}
 	if platform.CredentialsSecretName == "" {
 		seen.target.Role = &actuator.Role{Name: platform.AssumeRole.RoleARN, ExternalID: platform.AssumeRole.ExternalID, Namespace: cd.Namespace}
 		return true

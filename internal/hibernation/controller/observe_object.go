@@ -76,14 +76,7 @@ func missingFields(cd *hivev1.ClusterDeployment) string {
 	if kubeconfigSecretName(cd) == "" {
 		missing = append(missing, "spec.clusterMetadata.adminKubeconfigSecretRef.name")
 	}
-	if platform := cd.Spec.Platform.Settings(); platform.Name != "" {
-		if platform.Region == "" {
-			missing = append(missing, "spec.platform."+platform.Name+".region")
-		}
-		if platform.CredentialsSecretName == "" && (platform.AssumeRole == nil || platform.AssumeRole.RoleARN == "") {
-			missing = append(missing, "spec.platform."+platform.Name+".credentialsSecretRef.name")
-		}
-	}
+	missing = append(missing, cd.Spec.PlatformSettings().Missing...)
 	if len(missing) == 0 {
 		return ""
 	}
@@ -121,7 +114,7 @@ func readTimer(cd *hivev1.ClusterDeployment) (t hibernation.RunTimer, malformed 
 }
 
 func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment) string {
-	if _, ok := c.Actuators[cd.Spec.Platform.Settings().Name]; ok {
+	if _, ok := c.Actuators[cd.Spec.PlatformSettings().Name]; ok {
 		return ""
 	}
 	return fmt.Sprintf("Expected one of the platforms %s under spec.platform, found another; this platform cannot be hibernated",

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package azure
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"math/big"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+func TestCallsAreFew(t *testing.T) {
+	cloud := startAzure(t)
+	clusters := []*simulatedCluster{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}
+	var groups []string
+	var ids [][]string
+	for _, c := range clusters {
+		groups, ids = append(groups, c.Target().InfraID), append(ids, c.Create(t, 4))
+	}
+	if _, err := cloud.actuator.ObserveAll(t.Context(), clusters[0].Target(), groups); err != nil {
+		t.Fatal(err)
+	}
+	if err := cloud.actuator.RequireStopRights(t.Context(), clusters[0].Target(), ids[0]); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range cloud.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
+		if err != nil {
+			t.Errorf("stop cluster %d: %v", i, err)
+		}
+	}
+	want := map[string]int{"login": 1, list: 3, "permissions": 1, deallocate: 12}
+	if diff := cmp.Diff(want, cloud.countCalls()); diff != "" {
+		t.Errorf("calls for three clusters of four machines, and pages of five (-want +got):\n%s", diff)
+	}
+}
+
+func TestTroubleAtAzure(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault fault
+		op    actuatortest.Operation
+		// calls is how often the operation is called for three machines, at most.
+		calls      int
+		class      actuator.ErrorClass
+		retryAfter time.Duration
+	}{
+		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusServiceUnavailable, code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a longer pause than a call may take is the account's": {
+			fault{operation: list, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second,
+		},
+		"a pause without end is not believed": {
+			fault{operation: list, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, maxRetryAfter,
+		},
+		"a stop is never sent again": {fault{operation: deallocate, status: http.StatusServiceUnavailable, code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a start is tried again":     {fault{operation: start, status: http.StatusServiceUnavailable, code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a subscription that is not there": {
+			fault{operation: list, status: http.StatusNotFound, code: "SubscriptionNotFound"}, actuatortest.Observe, 1, actuator.CredentialsInvalid, 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startAzure(t)
+			c := cloud.newCluster()
+			ids := c.Create(t, 3)
+			cloud.inject(t, row.fault)
+			var err error
+			switch row.op {
+			case actuatortest.Observe:
+				_, err = cloud.actuator.Observe(t.Context(), c.Target())
+			case actuatortest.Stop:
+				err = cloud.actuator.Stop(t.Context(), c.Target(), ids)
+			case actuatortest.Start:
+				err = cloud.actuator.Start(t.Context(), c.Target(), ids)
+			}
+			var pause time.Duration
+			if known, ok := errors.AsType[*actuator.Error](err); ok {
+				pause = known.RetryAfter
+			}
+			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
+				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
+			}
+			if got := cloud.countCalls()[row.fault.operation]; got != row.calls {
+				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
+			}
+		})
+	}
+}
+
+func TestAThrottledAccountIsLeftAlone(t *testing.T) {
+	cloud := startAzure(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 10*parallelCalls)
+	cloud.inject(t, fault{operation: start, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "60"})
+	if err := cloud.actuator.Start(t.Context(), c.Target(), ids); actuator.ClassOf(err) != actuator.Throttled {
+		t.Errorf("start: %v, want class %q", err, actuator.Throttled)
+	}
+	if got := cloud.countCalls()[start]; got > parallelCalls {
+		t.Errorf("start was called %d times, want at most %d that were under way at once", got, parallelCalls)
+	}
+}
+
+func TestNothingStopsWithoutRights(t *testing.T) {
+	for name, row := range map[string]struct {
+		rights  []permission
+		status  int
+		missing string
+	}{
+		"everything":                          {rights: []permission{{Actions: []string{"*"}}}},
+		"the least":                           {rights: []permission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
+		"by two roles":                        {rights: []permission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
+		"no right to start":                   {rights: []permission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
+		"a right that is taken back":          {rights: []permission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
+		"no role":                             {rights: []permission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
+		"a pattern that is no pattern":        {rights: []permission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
+		"who may not ask is not kept from it": {status: http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startAzure(t)
+			c := cloud.newCluster()
+			ids := c.Create(t, 2)
+			cloud.rights = row.rights
+			if row.status != 0 {
+				cloud.inject(t, fault{operation: "permissions", status: row.status, code: "AuthorizationFailed"})
+			}
+			err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
+			stopped := cloud.countCalls()[deallocate]
+			if row.missing == "" {
+				if err != nil || stopped != 2 {
+					t.Errorf("found %v and %d calls, want two machines to be stopped", err, stopped)
+				}
+				return
+			}
+			if actuator.ClassOf(err) != actuator.PermissionDenied || !strings.Contains(err.Error(), row.missing) || stopped != 0 {
+				t.Errorf("found %v and %d calls, want class %q, %q and none", err, stopped, actuator.PermissionDenied, row.missing)
+			}
+		})
+	}
+}
+
+func TestHostileAnswersAreCut(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer string
+		want   string
+	}{
+		"a next page at another host":          {`{"value":[],"nextLink":"https://evil.example.com/"}`, "none of Azure's: evil.example.com"},
+		"a next page without TLS":              {`{"value":[],"nextLink":"http://management.azure.com/"}`, "its answer is not one of Azure"},
+		"endless pages":                        {`{"value":[],"nextLink":"https://management.azure.com/subscriptions/` + goodSubscription + `/providers/Microsoft.Compute/virtualMachines"}`, "more pages or machines than a subscription may have"},
+		"an answer that is not JSON":           {`<html>`, "its answer is not one of Azure"},
+		"a machine of another subscription":    {`{"value":[{"id":"/subscriptions/other/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/a"}]}`, "its answer is not one of Azure"},
+		"a machine without an id":              {`{"value":[{}]}`, "its answer is not one of Azure"},
+		"a machine whose id is no id":          {`{"value":[{"id":"x"}]}`, "its answer is not one of Azure"},
+		"a machine with a name without end":    {`{"value":[{"id":"/subscriptions/` + goodSubscription + `/resourceGroups/sleepyx/providers/Microsoft.Compute/virtualMachines/` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not one of Azure"},
+		"a value that is none of the schema's": {`{"value":"x"}`, "its answer is not one of Azure"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startAzure(t)
+			cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, row.answer)
+				return true
+			}
+			found, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
+			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
+				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+			}
+		})
+	}
+}
+
+// TestTheOwnClientBoundsAnswers has an answer that is larger than any page, with the budget of the client that production uses.
+func TestTheOwnClientBoundsAnswers(t *testing.T) {
+	cloud := startAzure(t)
+	cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+		piece := bytes.Repeat([]byte(" "), 64<<10)
+		for sent := 0; sent < 2*maxAnswerBytes; sent += len(piece) {
+			if _, err := w.Write(piece); err != nil {
+				break
+			}
+		}
+		return true
+	}
+	cloud.actuator = New(Options{HTTPClient: egress.NewClient(cloud.client().Transport, maxAnswerBytes, 0), Attempts: 1})
+	_, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
+	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "its answer is larger than allowed") {
+		t.Errorf("found %v, want its answer to be larger than allowed", err)
+	}
+}
+
+func TestPowerStates(t *testing.T) {
+	for code, want := range map[string]struct {
+		state actuator.MachineState
+		held  bool
+	}{
+		"PowerState/running": {actuator.Running, false}, "PowerState/starting": {actuator.Starting, false},
+		"PowerState/stopping": {actuator.Stopping, false}, "PowerState/deallocating": {actuator.Stopping, false},
+		"PowerState/stopped": {actuator.Stopped, true}, "PowerState/deallocated": {actuator.Stopped, false},
+		"powerstate/Deallocated": {actuator.Stopped, false}, "PowerState/unknown": {actuator.Starting, false},
+		"ProvisioningState/creating": {actuator.Starting, false},
+	} {
+		vm := &armcompute.VirtualMachine{Properties: &armcompute.VirtualMachineProperties{InstanceView: &armcompute.VirtualMachineInstanceView{
+			Statuses: []*armcompute.InstanceViewStatus{nil, {}, {Code: new("ProvisioningState/succeeded")}, {Code: &code}},
+		}}}
+		if state, held := powerStateOf(vm); state != want.state || held != want.held {
+			t.Errorf("%s: found %s, held %t, want %s, %t", code, state, held, want.state, want.held)
+		}
+	}
+	if state, held := powerStateOf(&armcompute.VirtualMachine{}); state != actuator.Starting || held {
+		t.Errorf("no state: found %s, held %t, want it to be waited for", state, held)
+	}
+}
+
+func TestMachinesThatAreDeletedAreLeftOut(t *testing.T) {
+	cloud := startAzure(t)
+	c := cloud.newCluster()
+	cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+		machine := func(name, state string) map[string]any {
+			return map[string]any{
+				"id":         "/subscriptions/" + goodSubscription + "/resourceGroups/SLEEPYX/providers/Microsoft.Compute/virtualMachines/" + name,
+				"properties": map[string]any{"provisioningState": state},
+			}
+		}
+		writeJSON(w, http.StatusOK, map[string]any{"value": []any{machine("gone", "Deleting"), machine("New", "Creating")}})
+		return true
+	}
+	found, err := cloud.actuator.Observe(t.Context(), c.Target())
+	want := []actuator.Machine{{ID: "sleepyx/new", Name: "New", State: actuator.Starting, Account: "azure/management.azure.com/" + goodSubscription}}
+	if diff := cmp.Diff(want, found); diff != "" || err != nil {
+		t.Errorf("error %v, machines (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	cloud := startAzure(t)
+	c := cloud.newCluster()
+	content := func(text string) map[string][]byte { return map[string][]byte{servicePrincipalKey: []byte(text)} }
+	without := strings.Replace(string(goodCredentials()[servicePrincipalKey]), goodSecret, "", 1)
+	certificate := content(without)
+	certificate[certificateKey] = newCertificate(t)
+	broken := content(without)
+	broken[certificateKey] = []byte("-----BEGIN CERTIFICATE-----\nhush\n-----END CERTIFICATE-----\n")
+	for name, row := range map[string]struct {
+		secret map[string][]byte
+		cloud  string
+		class  actuator.ErrorClass
+		says   string
+	}{
+		"a client secret":               {secret: goodCredentials()},
+		"a certificate":                 {secret: certificate},
+		"the public cloud by name":      {secret: goodCredentials(), cloud: "AzurePublicCloud"},
+		"a cloud that was closed":       {secret: goodCredentials(), cloud: "AzureGermanCloud", class: actuator.Other, says: "spec.platform.azure.cloudName"},
+		"no Secret":                     {class: actuator.CredentialsMissing, says: "has no osServicePrincipal.json"},
+		"no JSON":                       {secret: content("hush"), class: actuator.CredentialsInvalid, says: "must be a JSON object"},
+		"a number as a text":            {secret: content(`{"clientSecret":12345}`), class: actuator.CredentialsInvalid, says: "must be a JSON object"},
+		"no subscription":               {secret: content(`{}`), class: actuator.CredentialsMissing, says: "has no subscriptionId"},
+		"no tenant":                     {secret: content(`{"subscriptionId":"a"}`), class: actuator.CredentialsMissing, says: "has no tenantId"},
+		"a subscription that is a path": {secret: content(`{"subscriptionId":"../evil","tenantId":"b","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
+		"a tenant that is a host":       {secret: content(`{"subscriptionId":"a","tenantId":"b@evil.example.com/","clientId":"c"}`), class: actuator.CredentialsInvalid, says: "must be an id"},
+		"neither":                       {secret: content(without), class: actuator.CredentialsMissing, says: "has no clientSecret"},
+		"a file of the manager":         {secret: content(`{"subscriptionId":"a","tenantId":"b","clientId":"c","clientCertificate":"/etc/passwd"}`), class: actuator.CredentialsInvalid, says: "names a file"},
+		"a certificate without key":     {secret: broken, class: actuator.CredentialsInvalid, says: "must have a certificate and its key"},
+		"a wrong client secret": {
+			secret: content(strings.Replace(string(goodCredentials()[servicePrincipalKey]), goodSecret, "hush", 1)), class: actuator.CredentialsInvalid, says: "login: invalid_client: AADSTS7000215",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := c.Target()
+			target.Credentials, target.Cloud = row.secret, row.cloud
+			_, err := cloud.actuator.Observe(t.Context(), target)
+			if row.class == "" {
+				if err != nil {
+					t.Errorf("found %v, want to be let in", err)
+				}
+				return
+			}
+			if actuator.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hush") {
+				t.Errorf("found %v, want class %q and %q without a secret", err, row.class, row.says)
+			}
+		})
+	}
+}
+
+// newCertificate returns a certificate with its key.
+func newCertificate(t *testing.T) []byte {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})...)
+}
+
+func TestAccountsAreTold(t *testing.T) {
+	a := New(Options{})
+	account := func(change func(*actuator.Target)) string {
+		target := actuator.Target{InfraID: "one", Credentials: goodCredentials()}
+		change(&target)
+		name, err := a.AccountOf(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	replace := func(old, with string) func(*actuator.Target) {
+		return func(t *actuator.Target) {
+			t.Credentials = map[string][]byte{servicePrincipalKey: bytes.Replace(t.Credentials[servicePrincipalKey], []byte(old), []byte(with), 1)}
+		}
+	}
+	first := account(func(*actuator.Target) {})
+	for name, row := range map[string]struct {
+		change func(*actuator.Target)
+		shared bool
+	}{
+		"another resource group": {func(t *actuator.Target) { t.InfraID = "other" }, true},
+		"another region":         {func(t *actuator.Target) { t.Region = "westeurope" }, true},
+		"another cloud":          {func(t *actuator.Target) { t.Cloud = "AzureChinaCloud" }, false},
+		"another subscription":   {replace(goodSubscription, "other"), false},
+		"another tenant":         {replace(goodTenant, "other"), false},
+		"another client":         {replace(goodClient, "other"), false},
+		"another secret":         {replace(goodSecret, "other"), false},
+	} {
+		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodSecret) {
+			t.Errorf("%s: account %s beside %s, want it to be shared: %t", name, got, first, row.shared)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package azure
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+const (
+	// maxCachedClients is how many clients are kept: far more than one hub has subscriptions.
+	maxCachedClients = 256
+	// maxAnswerBytes is for a page of a thousand machines of 8 KiB each.
+	maxAnswerBytes = 8 << 20
+	// firstRetryPause and maxRetryPause are between the attempts of a call. A longer pause that Azure asks for is left to the account.
+	firstRetryPause, maxRetryPause = 500 * time.Millisecond, 5 * time.Second
+	// maxApplicationIDBytes is what the SDK takes for the user agent.
+	maxApplicationIDBytes = 24
+)
+
+// azureCloud is one of Azure's clouds.
+type azureCloud struct {
+	configuration cloud.Configuration
+	// hosts are the only ones that get requests: the resource manager and the login.
+	hosts []string
+}
+
+// findCloud returns a cloud by its name in Hive's API.
+func findCloud(name string) (azureCloud, error) {
+	switch name {
+	case "", "AzurePublicCloud":
+		return azureCloud{cloud.AzurePublic, []string{"management.azure.com", "login.microsoftonline.com"}}, nil
+	case "AzureUSGovernmentCloud":
+		return azureCloud{cloud.AzureGovernment, []string{"management.usgovcloudapi.net", "login.microsoftonline.us"}}, nil
+	case "AzureChinaCloud":
+		return azureCloud{cloud.AzureChina, []string{"management.chinacloudapi.cn", "login.chinacloudapi.cn", "login.partner.microsoftonline.cn"}}, nil
+	default:
+		return azureCloud{}, otherErrorf("spec.platform.azure.cloudName: expected AzurePublicCloud, AzureUSGovernmentCloud or AzureChinaCloud, found %.40q: correct it", name)
+	}
+}
+
+// newBoundedClient returns the client for all accounts.
+func newBoundedClient(endpoints egress.Endpoints) policy.Transporter {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConns: 100, MaxIdleConnsPerHost: parallelCalls, IdleConnTimeout: 90 * time.Second,
+	}
+	egress.BoundTransport(transport)
+	return egress.NewClient(transport, maxAnswerBytes, 0)
+}
+
+// ownHosts sends requests to a cloud's own hosts only: an answer says where the next page is and where to log in, and a token or a secret
+// goes along.
+type ownHosts struct {
+	base  policy.Transporter
+	hosts []string
+}
+
+// Do implements policy.Transporter.
+func (o ownHosts) Do(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" || !slices.Contains(o.hosts, r.URL.Host) {
+		return nil, &foreignHostError{r.URL.Host}
+	}
+	answer, err := o.base.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("send the request: %w", err)
+	}
+	return answer, nil
+}
+
+// foreignHostError is a request that was not sent.
+type foreignHostError struct{ host string }
+
+// Error implements error.
+func (e *foreignHostError) Error() string { return fmt.Sprintf("%.100q is no host of Azure", e.host) }
+
+// NonRetriable tells the SDK that the next attempt would end in the same way.
+func (*foreignHostError) NonRetriable() {}
+
+// clientKey is the SHA-256 of everything a client is made of.
+type clientKey [sha256.Size]byte
+
+// clientCache keeps the clients in use, with their tokens; all share one pool of connections.
+type clientCache struct {
+	mu    sync.Mutex
+	known map[clientKey]*accountClient
+	uses  uint64
+}
+
+type accountClient struct {
+	machines *armcompute.VirtualMachinesClient
+	resource *arm.Client
+	// subscription is what the machines' ids begin with, and owner its name among all clouds' accounts.
+	subscription, owner string
+	secrets             []string
+	timeout             time.Duration
+	lastUse             uint64
+	// account is the client's name outside: its key, as text.
+	account string
+}
+
+// clientFor returns the client for the target's service principal and subscription; a changed Secret gets another one.
+func (a *Actuator) clientFor(t actuator.Target) (*accountClient, error) {
+	p, err := readCredentials(t.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	where, err := findCloud(t.Cloud)
+	if err != nil {
+		return nil, err
+	}
+	// The cache is indexed by a hash, so that no key of a map is a secret.
+	fingerprint := strings.Join([]string{where.hosts[0], p.SubscriptionID, p.TenantID, p.ClientID, p.ClientSecret, string(p.pem)}, "\x00")
+	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) { return a.newClient(p, where) })
+}
+
+// getOrBuild returns the known client or makes one, and drops the one that was not used for longest when there are too many.
+func (c *clientCache) getOrBuild(key clientKey, build func() (*accountClient, error)) (*accountClient, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.uses++
+	if found, ok := c.known[key]; ok {
+		found.lastUse = c.uses
+		return found, nil
+	}
+	made, err := build()
+	if err != nil {
+		return nil, err
+	}
+	made.lastUse, made.account = c.uses, hex.EncodeToString(key[:])
+	c.known[key] = made
+	if len(c.known) > maxCachedClients {
+		oldest := key
+		for other, candidate := range c.known {
+			if candidate.lastUse < c.known[oldest].lastUse {
+				oldest = other
+			}
+		}
+		delete(c.known, oldest)
+	}
+	return made, nil
+}
+
+func (a *Actuator) newClient(p servicePrincipal, where azureCloud) (*accountClient, error) {
+	version := "torpor/" + buildinfo.ReadVersion().Version
+	options := policy.ClientOptions{
+		Cloud: where.configuration, Transport: ownHosts{a.options.HTTPClient, where.hosts},
+		Retry:     policy.RetryOptions{MaxRetries: a.options.Attempts - 1, RetryDelay: firstRetryPause, MaxRetryDelay: maxRetryPause},
+		Telemetry: policy.TelemetryOptions{ApplicationID: version[:min(len(version), maxApplicationIDBytes)]},
+	}
+	if a.options.Attempts == 1 {
+		options.Retry.MaxRetries = -1 // Zero would mean the SDK's own number.
+	}
+	login, err := newLogin(p, options)
+	if err != nil {
+		return nil, invalidCredentialsf("tenantId and clientId of %s in the credentials Secret cannot be used to log in: correct them", servicePrincipalKey)
+	}
+	// Torpor registers nothing in a subscription.
+	manager := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
+	machines, err := armcompute.NewVirtualMachinesClient(p.SubscriptionID, login, manager)
+	if err != nil {
+		return nil, otherErrorf("the client of Azure cannot be made: update Torpor")
+	}
+	resource, err := arm.NewClient("torpor", "v1.0.0", login, manager)
+	if err != nil {
+		return nil, otherErrorf("the client of Azure cannot be made: update Torpor")
+	}
+	return &accountClient{
+		machines: machines, resource: resource, subscription: p.SubscriptionID, timeout: a.options.CallTimeout,
+		owner: "azure/" + where.hosts[0] + "/" + strings.ToLower(p.SubscriptionID), secrets: []string{p.ClientSecret},
+	}, nil
+}
+
+// newLogin returns what fetches tokens when they are needed, and again before they expire.
+func newLogin(p servicePrincipal, options policy.ClientOptions) (azcore.TokenCredential, error) {
+	// The hosts are fixed, so that nobody has to be asked whether they are Azure's.
+	if p.privateKey != nil {
+		return azidentity.NewClientCertificateCredential(p.TenantID, p.ClientID, p.certificates, p.privateKey,
+			&azidentity.ClientCertificateCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: true})
+	}
+	return azidentity.NewClientSecretCredential(p.TenantID, p.ClientID, p.ClientSecret,
+		&azidentity.ClientSecretCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: true})
+}

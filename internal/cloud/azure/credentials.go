@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package azure
+
+import (
+	"crypto"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// The keys of the credentials Secret. The first is Hive's; the second has the certificate and the key of a service principal that has
+// no client secret.
+const (
+	servicePrincipalKey = "osServicePrincipal.json"
+	certificateKey      = "clientCertificate.pem"
+)
+
+// servicePrincipal is the content of a Secret, complete and plausible.
+type servicePrincipal struct {
+	SubscriptionID string `json:"subscriptionId"`
+	TenantID       string `json:"tenantId"`
+	ClientID       string `json:"clientId"`
+	ClientSecret   string `json:"clientSecret"`
+	// CertificateFile would be read from the manager's own files.
+	CertificateFile string `json:"clientCertificate"`
+
+	pem          []byte
+	certificates []*x509.Certificate
+	privateKey   crypto.PrivateKey
+}
+
+// readCredentials reads the Secret. No error holds a part of its values.
+func readCredentials(secret map[string][]byte) (servicePrincipal, error) {
+	content, ok := secret[servicePrincipalKey]
+	if !ok {
+		return servicePrincipal{}, &actuator.Error{
+			Class:   actuator.CredentialsMissing,
+			Message: fmt.Sprintf("the credentials Secret has no %s: add it, with subscriptionId, tenantId, clientId and clientSecret", servicePrincipalKey),
+		}
+	}
+	var p servicePrincipal
+	if err := json.Unmarshal(content, &p); err != nil {
+		return servicePrincipal{}, invalidCredentialsf("%s in the credentials Secret must be a JSON object with texts: correct it", servicePrincipalKey)
+	}
+	for _, field := range []struct {
+		name  string
+		value *string
+	}{{"subscriptionId", &p.SubscriptionID}, {"tenantId", &p.TenantID}, {"clientId", &p.ClientID}} {
+		*field.value = strings.TrimSpace(*field.value)
+		if *field.value == "" {
+			return servicePrincipal{}, &actuator.Error{
+				Class: actuator.CredentialsMissing, Message: fmt.Sprintf("%s in the credentials Secret has no %s: add it", servicePrincipalKey, field.name),
+			}
+		}
+		// They become parts of addresses.
+		if len(*field.value) > maxIDBytes || strings.Trim(strings.ToLower(*field.value), "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" {
+			return servicePrincipal{}, invalidCredentialsf("%s of %s in the credentials Secret must be an id such as 00000000-0000-0000-0000-000000000000: correct it",
+				field.name, servicePrincipalKey)
+		}
+	}
+	return p.withProof(secret[certificateKey])
+}
+
+// maxIDBytes is more than Azure's ids have.
+const maxIDBytes = 128
+
+// withProof checks by what the service principal is known: a secret, or a certificate with its key.
+func (p servicePrincipal) withProof(pem []byte) (servicePrincipal, error) {
+	p.ClientSecret = strings.TrimSpace(p.ClientSecret)
+	switch {
+	case p.ClientSecret != "":
+		return p, nil
+	case len(pem) > 0:
+		var err error
+		if p.certificates, p.privateKey, err = azidentity.ParseCertificates(pem, nil); err != nil {
+			return servicePrincipal{}, invalidCredentialsf("%s in the credentials Secret must have a certificate and its key, which no password protects: put them in again", certificateKey)
+		}
+		p.pem = pem
+		return p, nil
+	case p.CertificateFile != "":
+		// A user who may write a Secret must not have the manager read its own files.
+		return servicePrincipal{}, invalidCredentialsf("%s in the credentials Secret names a file as clientCertificate, which Torpor does not read: put its content into the key %s",
+			servicePrincipalKey, certificateKey)
+	default:
+		return servicePrincipal{}, &actuator.Error{
+			Class:   actuator.CredentialsMissing,
+			Message: fmt.Sprintf("%s in the credentials Secret has no clientSecret: add it, or the key %s", servicePrincipalKey, certificateKey),
+		}
+	}
+}
+
+func invalidCredentialsf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
+}

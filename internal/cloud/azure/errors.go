@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package azure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// The operations, as rights name them.
+const (
+	list       = "virtualMachines/read"
+	deallocate = "virtualMachines/deallocate"
+	start      = "virtualMachines/start"
+)
+
+// maxRetryAfter is the longest pause that is believed.
+const maxRetryAfter = 10 * time.Minute
+
+// explainError turns an error of the SDK into a *refusedError or an *actuator.Error with a message that is the same each time.
+func (c *accountClient) explainError(operation string, err error) error {
+	if failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err); ok {
+		return c.explainLogin(failed)
+	}
+	answer, ok := errors.AsType[*azcore.ResponseError](err)
+	if !ok {
+		return explainMissingAnswer(operation, err)
+	}
+	code, message := readError(answer)
+	class := classOf(answer.StatusCode, code)
+	code, message = c.scrub(code), c.scrub(message)
+	switch {
+	case class == actuator.Unreachable:
+		return unreachableErrorf(operation, "it answers with status %d", answer.StatusCode)
+	case urgencyOf(class) >= 0 && (operation == deallocate || operation == start):
+		return &refusedError{class, code, message}
+	default:
+		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, code, message), RetryAfter: readRetryAfter(answer.RawResponse)}
+	}
+}
+
+// readError reads the code and the words of an error. Azure nests errors, and the inner ones only say more of the same.
+func readError(answer *azcore.ResponseError) (code, message string) {
+	var content struct {
+		Error struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if answer.RawResponse != nil {
+		if body, err := runtime.Payload(answer.RawResponse); err == nil {
+			// An answer without words still has its status.
+			_ = json.Unmarshal(body, &content)
+		}
+	}
+	code, message = content.Error.Code, content.Error.Message
+	if code == "" {
+		code = answer.ErrorCode
+	}
+	if code == "" {
+		code = "status " + strconv.Itoa(answer.StatusCode)
+	}
+	if message == "" {
+		message = "without a message"
+	}
+	return code, message
+}
+
+// explainLogin explains why there is no token.
+func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedError) error {
+	if failed.RawResponse == nil {
+		return unreachableErrorf("login", "it does not answer, or its answer is not one of Azure")
+	}
+	status := failed.RawResponse.StatusCode
+	var content struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if body, err := runtime.Payload(failed.RawResponse); err == nil {
+		_ = json.Unmarshal(body, &content)
+	}
+	switch {
+	case status == http.StatusTooManyRequests:
+		return &actuator.Error{Class: actuator.Throttled, Message: "login: Azure takes no more logins at the moment", RetryAfter: readRetryAfter(failed.RawResponse)}
+	case status >= http.StatusInternalServerError || content.Error == "":
+		return unreachableErrorf("login", "it answers with status %d", status)
+	}
+	// What follows is different each time.
+	description, _, _ := strings.Cut(content.Description, "Trace ID:")
+	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf("login: %s: %s", c.scrub(content.Error), c.scrub(description))}
+}
+
+// explainMissingAnswer explains an error that is not the API's.
+func explainMissingAnswer(operation string, err error) error {
+	if foreign, ok := errors.AsType[*foreignHostError](err); ok {
+		return unreachableErrorf(operation, "its answer names a host that is none of Azure's: %.100s", foreign.host)
+	}
+	_, notSent := errors.AsType[*url.Error](err)
+	_, broken := errors.AsType[net.Error](err)
+	// Not sent at all, broken off or out of time: to the user all of them are a cloud that does not answer.
+	if notSent || broken || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return unreachableErrorf(operation, "it does not answer")
+	}
+	return unreachableErrorf(operation, "its answer is not one of Azure")
+}
+
+func unreachableErrorf(operation, format string, args ...any) error {
+	return &actuator.Error{
+		Class: actuator.Unreachable, Message: fmt.Sprintf("%s at Azure: %s; check the network and spec.platform.azure.cloudName", operation, fmt.Sprintf(format, args...)),
+	}
+}
+
+func otherErrorf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+}
+
+// readRetryAfter returns how long Azure wants to be left alone.
+func readRetryAfter(response *http.Response) time.Duration {
+	if response == nil {
+		return 0
+	}
+	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+}
+
+// classOf sorts Azure's errors by what can be done about them: by the code where one code has several statuses, otherwise by the status.
+func classOf(status int, code string) actuator.ErrorClass {
+	switch code {
+	case "AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest", "OverconstrainedZonalAllocationRequest",
+		"QuotaExceeded", "SkuNotAvailable", "SpotQuotaExceeded":
+		return actuator.NoCapacity
+	case "SubscriptionNotFound", "InvalidSubscriptionId":
+		return actuator.CredentialsInvalid
+	case "ScopeLocked":
+		return actuator.Other
+	}
+	switch {
+	case status == http.StatusUnauthorized:
+		return actuator.CredentialsInvalid
+	case status == http.StatusForbidden:
+		return actuator.PermissionDenied
+	case status == http.StatusNotFound:
+		return actuator.NotFound
+	case status == http.StatusConflict, status == http.StatusPreconditionFailed:
+		return actuator.WrongState
+	case status == http.StatusTooManyRequests:
+		return actuator.Throttled
+	case status >= http.StatusInternalServerError, status == http.StatusRequestTimeout, status < http.StatusBadRequest:
+		return actuator.Unreachable
+	default:
+		return actuator.Other
+	}
+}
+
+// scrub removes from the cloud's words what must not be shown and what is different each time.
+func (c *accountClient) scrub(message string) string {
+	const longest = 400
+	for _, secret := range c.secrets {
+		if secret != "" {
+			message = strings.ReplaceAll(message, secret, "<hidden>")
+		}
+	}
+	for _, rule := range []struct{ pattern, instead string }{
+		{`(?i)\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`, "<id>"},
+		{`\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?Z?`, "<time>"},
+	} {
+		message = regexp.MustCompile(rule.pattern).ReplaceAllString(message, rule.instead)
+	}
+	message = strings.Join(strings.Fields(message), " ")
+	if letters := []rune(message); len(letters) > longest {
+		message = string(letters[:longest]) + "…"
+	}
+	return message
+}

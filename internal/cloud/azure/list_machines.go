@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package azure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+const (
+	// maxPages and maxMachines bound what one listing may have; a subscription has at most 25,000 machines in a region.
+	maxPages    = 500
+	maxMachines = 50_000
+	// maxObservedCalls is how many times the timeout of one call all pages together may take.
+	maxObservedCalls = 3
+	// maxNameBytes is more than Azure allows for the names of groups and machines.
+	maxNameBytes = 128
+)
+
+// machineName is an id in its parts. Azure does not tell upper case from lower, and its answers spell groups in several ways.
+type machineName struct{ group, name string }
+
+func (m machineName) id() string { return strings.ToLower(m.group + "/" + m.name) }
+
+// parseMachineName reads an id.
+func parseMachineName(id string) (machineName, bool) {
+	group, name, ok := strings.Cut(id, "/")
+	return machineName{group, name}, ok && group != "" && name != "" && !strings.Contains(name, "/")
+}
+
+// listMachines returns the machines of resource groups. A listing with the power states of machines is one of the whole subscription, for
+// any number of groups; one of a single group has no states and would take a call for each machine.
+func (c *accountClient) listMachines(ctx context.Context, groups []string) (map[string][]actuator.Machine, error) {
+	wanted := map[string][]string{}
+	for _, group := range groups {
+		if group == "" {
+			return nil, otherErrorf("the resource group is empty, and machines are found by it: set spec.clusterMetadata.platform.azure.resourceGroupName")
+		}
+		key := strings.ToLower(group)
+		wanted[key] = append(wanted[key], group)
+	}
+	all, cancel := context.WithTimeout(ctx, maxObservedCalls*c.timeout)
+	defer cancel()
+	pages := c.machines.NewListAllPager(&armcompute.VirtualMachinesClientListAllOptions{StatusOnly: new("true")})
+	found, count := map[string][]actuator.Machine{}, 0
+	// Every page is read before anything is decided: a machine on a page that is missing would look gone, and the cluster would count as
+	// stopped while it runs.
+	for n := 0; pages.More(); n++ {
+		if n >= maxPages || count > maxMachines {
+			return nil, unreachableErrorf(list, "its list has more pages or machines than a subscription may have")
+		}
+		var page armcompute.VirtualMachinesClientListAllResponse
+		err := c.callWithTimeout(all, list, func(ctx context.Context) (err error) {
+			page, err = pages.NextPage(ctx)
+			return err
+		})
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			return nil, unreachableErrorf(list, "its list takes too long")
+		case err != nil:
+			return nil, err
+		}
+		count += len(page.Value)
+		if err := c.addMachines(found, page.Value, wanted); err != nil {
+			return nil, err
+		}
+	}
+	for _, machines := range found {
+		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return found, nil
+}
+
+// addMachines sorts the machines of a page by the groups that are wanted.
+func (c *accountClient) addMachines(found map[string][]actuator.Machine, page []*armcompute.VirtualMachine, wanted map[string][]string) error {
+	for _, vm := range page {
+		if vm == nil || vm.ID == nil {
+			return unreachableErrorf(list, "its answer is not one of Azure")
+		}
+		id, err := arm.ParseResourceID(*vm.ID)
+		if err != nil || len(id.Name) > maxNameBytes || !strings.EqualFold(id.SubscriptionID, c.subscription) {
+			return unreachableErrorf(list, "its answer is not one of Azure")
+		}
+		owners := wanted[strings.ToLower(id.ResourceGroupName)]
+		if len(owners) == 0 || isBeingDeleted(vm) {
+			continue
+		}
+		machine := actuator.Machine{
+			ID: machineName{id.ResourceGroupName, id.Name}.id(), Name: strings.ToValidUTF8(id.Name, ""), Account: c.owner,
+		}
+		machine.State, machine.HoldsCapacity = powerStateOf(vm)
+		for _, owner := range owners {
+			found[owner] = append(found[owner], machine)
+		}
+	}
+	return nil
+}
+
+func isBeingDeleted(vm *armcompute.VirtualMachine) bool {
+	return vm.Properties != nil && vm.Properties.ProvisioningState != nil && strings.EqualFold(*vm.Properties.ProvisioningState, "Deleting")
+}
+
+// powerStateOf returns what a machine does, and whether it is off and paid for all the same. One that is being created has no power state
+// yet, and the state of one on a broken host is unknown: both count as neither on nor off, and are waited for.
+func powerStateOf(vm *armcompute.VirtualMachine) (state actuator.MachineState, holdsCapacity bool) {
+	if vm.Properties == nil || vm.Properties.InstanceView == nil {
+		return actuator.Starting, false
+	}
+	for _, status := range vm.Properties.InstanceView.Statuses {
+		if status == nil || status.Code == nil {
+			continue
+		}
+		power, ok := strings.CutPrefix(strings.ToLower(*status.Code), "powerstate/")
+		if !ok {
+			continue
+		}
+		switch power {
+		case "running":
+			return actuator.Running, false
+		case "stopping", "deallocating":
+			return actuator.Stopping, false
+		case "stopped":
+			return actuator.Stopped, true
+		case "deallocated":
+			return actuator.Stopped, false
+		}
+	}
+	return actuator.Starting, false
+}
+
+// callWithTimeout makes one API call, with all its attempts, within the client's timeout.
+func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := do(limited)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		// The caller ended the call, and that says nothing about the cloud.
+		return ctx.Err()
+	case errors.Is(err, egress.ErrAnswerTooLarge):
+		return unreachableErrorf(operation, "its answer is larger than allowed")
+	default:
+		return c.explainError(operation, err)
+	}
+}

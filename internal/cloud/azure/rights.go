@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package azure
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// rightsVersion is the version of the API that tells rights.
+const rightsVersion = "2022-04-01"
+
+// permission is what a caller may do in a resource group, by one of its roles.
+type permission struct {
+	Actions    []string `json:"actions"`
+	NotActions []string `json:"notActions"`
+}
+
+// requireRights asks what the service principal may do in the groups of the machines: a cluster that is stopped without the right to
+// start it could not wake.
+func (c *accountClient) requireRights(ctx context.Context, ids []string) error {
+	groups := map[string]bool{}
+	for _, id := range ids {
+		if m, ok := parseMachineName(id); ok {
+			groups[m.group] = true
+		}
+	}
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(parallelCalls)
+	for group := range groups {
+		work.Go(func() error { return c.requireRightsInGroup(ctx, group) })
+	}
+	return work.Wait()
+}
+
+func (c *accountClient) requireRightsInGroup(ctx context.Context, group string) error {
+	permissions, err := c.listPermissions(ctx, group)
+	if class := actuator.ClassOf(err); err != nil && (class == actuator.PermissionDenied || class == actuator.NotFound) {
+		// Who may not read the own rights may have those that count; what is gone shows when it is stopped.
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var missing []string
+	for _, action := range []string{"Microsoft.Compute/" + deallocate + "/action", "Microsoft.Compute/" + start + "/action"} {
+		if !allows(permissions, action) {
+			missing = append(missing, action)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return &actuator.Error{Class: actuator.PermissionDenied, Message: fmt.Sprintf(
+		"expected the service principal to have %s in the resource group %s, found that no role gives it; no machine is stopped without the rights to stop and to start all of them",
+		strings.Join(missing, " and "), group)}
+}
+
+// listPermissions reads one page; nobody has more roles in a group than that.
+func (c *accountClient) listPermissions(ctx context.Context, group string) ([]permission, error) {
+	var answer struct {
+		Value []permission `json:"value"`
+	}
+	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Authorization/permissions", c.subscription, url.PathEscape(group))
+	err := c.callWithTimeout(ctx, "permissions", func(ctx context.Context) error {
+		request, err := runtime.NewRequest(ctx, http.MethodGet, runtime.JoinPaths(c.resource.Endpoint(), path))
+		if err != nil {
+			return err
+		}
+		request.Raw().URL.RawQuery = url.Values{"api-version": {rightsVersion}}.Encode()
+		response, err := c.resource.Pipeline().Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if !runtime.HasStatusCode(response, http.StatusOK) {
+			return runtime.NewResponseError(response)
+		}
+		return runtime.UnmarshalAsJSON(response, &answer)
+	})
+	return answer.Value, err
+}
+
+// allows reports whether one of the roles has an action and does not take it back.
+func allows(permissions []permission, action string) bool {
+	for _, p := range permissions {
+		if matchesAny(p.Actions, action) && !matchesAny(p.NotActions, action) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesAny compares as Azure does: a * is for any text, and case does not matter.
+func matchesAny(patterns []string, action string) bool {
+	for _, pattern := range patterns {
+		expression := "(?i)^" + strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, ".*") + "$"
+		if matches, err := regexp.MatchString(expression, action); err == nil && matches {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package azure
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	azfake "github.com/Azure/azure-sdk-for-go/sdk/azcore/fake"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7/fake"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+)
+
+const (
+	goodSubscription = "11111111-2222-3333-4444-555555555555"
+	goodTenant       = "66666666-7777-8888-9999-000000000000"
+	goodClient       = "aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"
+	goodSecret       = "s3cr3t~of.torpor-tests"
+	goodToken        = "token-that-must-not-be-shown"
+	// pageSize makes twelve machines more than one page.
+	pageSize = 5
+	// transitionLooks is how many listings a machine stays in transition, and lateLooks how many show what was before.
+	transitionLooks, lateLooks = 2, 3
+)
+
+// simulatedAzure is the SDK's own fake of Azure's API behind HTTP, with machines that change as Azure's do, and a login.
+type simulatedAzure struct {
+	server   *httptest.Server
+	actuator *Actuator
+
+	mu       sync.Mutex
+	machines map[string]*simulatedMachine
+	faults   []fault
+	// calls counts requests by operation.
+	calls    map[string]int
+	isLate   bool
+	clusters int
+	// rights are what the roles of the service principal give; nil gives everything.
+	rights []permission
+	// interfere, if set, answers requests to the resource manager instead.
+	interfere func(http.ResponseWriter, *http.Request) bool
+}
+
+type simulatedMachine struct {
+	group, name string
+	// power is the state as Azure names it, left for how many listings it stays if it is one that passes.
+	power string
+	left  int
+	// before is shown while late.
+	before string
+	late   int
+}
+
+type fault struct {
+	operation  string
+	ids        []string
+	status     int
+	code       string
+	retryAfter string
+}
+
+func startAzure(t *testing.T) *simulatedAzure {
+	t.Helper()
+	s := &simulatedAzure{machines: map[string]*simulatedMachine{}, calls: map[string]int{}}
+	s.server = httptest.NewServer(s)
+	t.Cleanup(s.server.Close)
+	s.actuator = New(Options{HTTPClient: s.client(), Attempts: 2})
+	return s
+}
+
+// client sends requests for any host to the simulated cloud, which sees the host.
+func (s *simulatedAzure) client() *http.Client {
+	return &http.Client{Transport: roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		sent := r.Clone(r.Context())
+		sent.Host, sent.URL.Scheme = r.URL.Host, "http"
+		sent.URL.Host = strings.TrimPrefix(s.server.URL, "http://")
+		return http.DefaultTransport.RoundTrip(sent)
+	})}
+}
+
+type roundTripperFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// ServeHTTP implements http.Handler.
+func (s *simulatedAzure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Host {
+	case "login.microsoftonline.com":
+		s.serveLogin(w, r)
+	case "management.azure.com":
+		s.serveManager(w, r)
+	default:
+		w.WriteHeader(http.StatusTeapot)
+	}
+}
+
+func (s *simulatedAzure) serveLogin(w http.ResponseWriter, r *http.Request) {
+	authority := "https://login.microsoftonline.com/" + strings.Split(r.URL.Path, "/")[1]
+	if strings.HasSuffix(r.URL.Path, "/.well-known/openid-configuration") {
+		writeJSON(w, http.StatusOK, map[string]string{
+			"token_endpoint": authority + "/oauth2/v2.0/token", "authorization_endpoint": authority + "/oauth2/v2.0/authorize", "issuer": authority + "/v2.0",
+		})
+		return
+	}
+	s.count("login")
+	isKnown := r.FormValue("client_secret") == goodSecret || r.FormValue("client_assertion") != ""
+	if r.FormValue("client_id") != goodClient || !isKnown {
+		writeJSON(w, http.StatusUnauthorized, map[string]string{
+			"error": "invalid_client",
+			"error_description": "AADSTS7000215: Invalid client secret provided: " + r.FormValue("client_secret") +
+				". Trace ID: " + strconv.Itoa(s.countOf("login")) + " Correlation ID: 0 Timestamp: 2026-01-01 00:00:00Z",
+		})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"access_token": goodToken, "token_type": "Bearer", "expires_in": 3600})
+}
+
+func (s *simulatedAzure) serveManager(w http.ResponseWriter, r *http.Request) {
+	operation, id := parseOperation(r)
+	s.count(operation)
+	s.mu.Lock()
+	interfere := s.interfere
+	failed, isFailed := s.findFault(operation, id)
+	s.mu.Unlock()
+	switch {
+	case r.Header.Get("Authorization") != "Bearer "+goodToken:
+		writeError(w, http.StatusUnauthorized, "InvalidAuthenticationToken")
+	case interfere != nil && interfere(w, r):
+	case isFailed:
+		if failed.retryAfter != "" {
+			w.Header().Set("Retry-After", failed.retryAfter)
+		}
+		writeError(w, failed.status, failed.code)
+	case !strings.HasPrefix(r.URL.Path, "/subscriptions/"+goodSubscription+"/"):
+		writeError(w, http.StatusNotFound, "SubscriptionNotFound")
+	case operation == "permissions":
+		writeJSON(w, http.StatusOK, map[string]any{"value": s.permissions()})
+	default:
+		s.serveFake(w, r, operation)
+	}
+}
+
+// parseOperation returns what a request is for, and the id of the machine that it names.
+func parseOperation(r *http.Request) (operation, id string) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) == 9:
+		return "virtualMachines/" + parts[8], strings.ToLower(parts[3] + "/" + parts[7])
+	case parts[len(parts)-1] == "permissions":
+		return "permissions", ""
+	default:
+		return list, ""
+	}
+}
+
+// serveFake answers by the SDK's fake. It has one for each request, because a fake keeps orders by their machine.
+func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, operation string) {
+	name := map[string]string{list: "NewListAllPager", deallocate: "BeginDeallocate", start: "BeginStart"}[operation]
+	ctx := context.WithValue(r.Context(), runtime.CtxAPINameKey{}, "VirtualMachinesClient."+name)
+	machines := fake.VirtualMachinesServer{
+		NewListAllPager: func(o *armcompute.VirtualMachinesClientListAllOptions) (resp azfake.PagerResponder[armcompute.VirtualMachinesClientListAllResponse]) {
+			resp.AddPage(http.StatusOK, s.page(r.URL, o), nil)
+			return resp
+		},
+		BeginDeallocate: func(_ context.Context, group, name string, _ *armcompute.VirtualMachinesClientBeginDeallocateOptions) (resp azfake.PollerResponder[armcompute.VirtualMachinesClientDeallocateResponse], failed azfake.ErrorResponder) {
+			if status, code := s.change(group, name, "deallocating"); code != "" {
+				failed.SetResponseError(status, code)
+			}
+			resp.AddNonTerminalResponse(http.StatusAccepted, nil)
+			return resp, failed
+		},
+		BeginStart: func(_ context.Context, group, name string, _ *armcompute.VirtualMachinesClientBeginStartOptions) (resp azfake.PollerResponder[armcompute.VirtualMachinesClientStartResponse], failed azfake.ErrorResponder) {
+			if status, code := s.change(group, name, "starting"); code != "" {
+				failed.SetResponseError(status, code)
+			}
+			resp.AddNonTerminalResponse(http.StatusAccepted, nil)
+			return resp, failed
+		},
+	}
+	answer, err := fake.NewServerFactoryTransport(&fake.ServerFactory{VirtualMachinesServer: machines}).Do(r.WithContext(ctx))
+	if refused, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		writeError(w, refused.StatusCode, refused.ErrorCode)
+		return
+	}
+	if err != nil {
+		writeError(w, http.StatusNotImplemented, err.Error())
+		return
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode == http.StatusAccepted {
+		// The fake's own header would be none of Azure's.
+		w.Header().Set("Azure-Asyncoperation", "https://management.azure.com/subscriptions/"+goodSubscription+"/operations/1")
+	}
+	w.WriteHeader(answer.StatusCode)
+	_, _ = io.Copy(w, answer.Body)
+}
+
+// page is a part of the listing. Azure spells the groups of a listing in upper case.
+func (s *simulatedAzure) page(asked *url.URL, o *armcompute.VirtualMachinesClientListAllOptions) (answer armcompute.VirtualMachinesClientListAllResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := slices.Sorted(maps.Keys(s.machines))
+	first, _ := strconv.Atoi(asked.Query().Get("$skipToken"))
+	last := min(first+pageSize, len(ids))
+	for _, id := range ids[min(first, last):last] {
+		m := s.machines[id]
+		vm := &armcompute.VirtualMachine{
+			ID:   new("/subscriptions/" + goodSubscription + "/resourceGroups/" + strings.ToUpper(m.group) + "/providers/Microsoft.Compute/virtualMachines/" + m.name),
+			Name: &m.name, Properties: &armcompute.VirtualMachineProperties{ProvisioningState: new("Succeeded")},
+		}
+		if o != nil && o.StatusOnly != nil && *o.StatusOnly == "true" {
+			vm.Properties.InstanceView = &armcompute.VirtualMachineInstanceView{Statuses: []*armcompute.InstanceViewStatus{
+				{Code: new("ProvisioningState/succeeded")}, {Code: new("PowerState/" + m.look())},
+			}}
+		}
+		answer.Value = append(answer.Value, vm)
+	}
+	if last < len(ids) {
+		next := *asked
+		next.Scheme, next.Host = "https", "management.azure.com"
+		query := next.Query()
+		query.Set("$skipToken", strconv.Itoa(last))
+		next.RawQuery = query.Encode()
+		answer.NextLink = new(next.String())
+	}
+	return answer
+}
+
+// look returns the state that a listing shows, and lets time go by.
+func (m *simulatedMachine) look() string {
+	if m.late > 0 {
+		m.late--
+		return m.before
+	}
+	shown := m.power
+	if m.left > 0 {
+		m.left--
+	} else {
+		m.arrive()
+	}
+	return shown
+}
+
+func (m *simulatedMachine) arrive() {
+	m.left, m.power = 0, cmp.Or(map[string]string{"starting": "running", "deallocating": "deallocated"}[m.power], m.power)
+}
+
+// change starts a transition. One that is under way is not turned round.
+func (s *simulatedAzure) change(group, name, to string) (status int, code string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[strings.ToLower(group+"/"+name)]
+	switch {
+	case m == nil:
+		return http.StatusNotFound, "ResourceNotFound"
+	case m.power == to, to == "starting" && m.power == "running", to == "deallocating" && m.power == "deallocated":
+		return http.StatusOK, ""
+	case m.power == "starting", m.power == "deallocating":
+		return http.StatusConflict, "OperationNotAllowed"
+	}
+	if s.isLate {
+		m.before, m.late = m.power, lateLooks
+	}
+	m.power, m.left = to, transitionLooks
+	return http.StatusOK, ""
+}
+
+func (s *simulatedAzure) permissions() []permission {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rights != nil {
+		return s.rights
+	}
+	return []permission{{Actions: []string{"Microsoft.Compute/virtualMachines/*"}}}
+}
+
+func (s *simulatedAzure) findFault(operation, id string) (fault, bool) {
+	for _, f := range s.faults {
+		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
+			return f, true
+		}
+	}
+	return fault{}, false
+}
+
+func (s *simulatedAzure) inject(t *testing.T, f fault) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, f)
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.faults = nil
+	})
+}
+
+func (s *simulatedAzure) count(operation string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[operation]++
+}
+
+func (s *simulatedAzure) countOf(operation string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calls[operation]
+}
+
+// countCalls returns how often each operation was called since it was asked last.
+func (s *simulatedAzure) countCalls() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counted := s.calls
+	s.calls = map[string]int{}
+	return counted
+}
+
+func writeJSON(w http.ResponseWriter, status int, content any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(content)
+}
+
+// writeError sends a message with everything in it that must not be shown.
+func writeError(w http.ResponseWriter, status int, code string) {
+	writeJSON(w, status, map[string]any{"error": map[string]string{
+		"code": code, "message": fmt.Sprintf("No way for the client '%s' with %s at 2026-01-01T00:00:00.%07dZ.", goodClient, goodSecret, len(code)),
+	}})
+}
+
+// newCluster is a cluster whose resource group's name begins with those before it.
+func (s *simulatedAzure) newCluster() *simulatedCluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clusters++
+	return &simulatedCluster{simulatedAzure: s, group: "Sleepy" + strings.Repeat("x", s.clusters)}
+}
+
+type simulatedCluster struct {
+	*simulatedAzure
+	group string
+	made  int
+}
+
+func (c *simulatedCluster) Actuator() actuator.Actuator { return c.actuator }
+
+func (c *simulatedCluster) Target() actuator.Target {
+	return actuator.Target{InfraID: strings.ToLower(c.group), Credentials: goodCredentials()}
+}
+
+func goodCredentials() map[string][]byte {
+	return map[string][]byte{servicePrincipalKey: fmt.Appendf(nil, `{"subscriptionId":%q,"tenantId":%q,"clientId":%q,"clientSecret":%q}`,
+		goodSubscription, goodTenant, goodClient, goodSecret)}
+}
+
+func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []string
+	for range n {
+		m := &simulatedMachine{group: c.group, name: fmt.Sprintf("Worker-%07d", c.made*11), power: "running"}
+		c.made++
+		id := strings.ToLower(m.group + "/" + m.name)
+		c.machines[id], ids = m, append(ids, id)
+	}
+	return ids
+}
+
+func (c *simulatedCluster) Settle(*testing.T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range c.machines {
+		m.late = 0
+		m.arrive()
+	}
+}
+
+func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
+	t.Helper()
+	f, ok := map[actuator.ErrorClass]fault{
+		actuator.CredentialsInvalid: {status: http.StatusUnauthorized, code: "ExpiredAuthenticationToken"},
+		actuator.PermissionDenied:   {status: http.StatusForbidden, code: "AuthorizationFailed"},
+		actuator.Unreachable:        {status: http.StatusServiceUnavailable, code: "ServerBusy"},
+		actuator.Throttled:          {status: http.StatusTooManyRequests, code: "SubscriptionRequestsThrottled", retryAfter: "30"},
+		actuator.NoCapacity:         {status: http.StatusConflict, code: "AllocationFailed"},
+		actuator.WrongState:         {status: http.StatusConflict, code: "OperationNotAllowed"},
+		actuator.NotFound:           {status: http.StatusNotFound, code: "ResourceNotFound"},
+		actuator.Other:              {status: http.StatusConflict, code: "ScopeLocked"},
+	}[class]
+	if !ok {
+		return false
+	}
+	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: deallocate, actuatortest.Start: start}[op]
+	f.ids = ids
+	c.inject(t, f)
+	return true
+}
+
+// TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
+func (*simulatedCluster) TakesOrdersOneByOne() {}
+
+// ShutDown implements actuatortest.ShutdownCloud.
+func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.machines[id].power = "stopped"
+}
+
+// Delay implements actuatortest.LateCloud.
+func (c *simulatedCluster) Delay(t *testing.T) {
+	t.Helper()
+	set := func(isLate bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.isLate = isLate
+	}
+	set(true)
+	t.Cleanup(func() { set(false) })
+}
+
+func TestContract(t *testing.T) {
+	cloud := startAzure(t)
+	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return cloud.newCluster() })
+}
