@@ -425,8 +425,7 @@ type statement struct {
 
 // looks says whether a statement only observes.
 func (s statement) looks() bool {
-	isWatch := strings.HasPrefix(s.text, "select source_pos_wait(")
-	return s.command != "Query" || isWatch || strings.HasPrefix(s.text, "select @@global.server_uuid,")
+	return s.command != "Query" || strings.HasPrefix(s.text, "select ")
 }
 
 // startLog turns the general logs on. Connections that exist already are not known.
