@@ -166,7 +166,7 @@ func cfLaws() []importLaw {
 		pureLaw(revision),
 		pureLaw(podstatus).alsoReaching(revision),
 		pureLaw(process).alsoReaching(revision, podstatus),
-		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus),
+		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus, "internal/stoprecord"),
 		pureLaw("internal/cf/lrp").alsoReaching(revision),
 		pureLaw("internal/cf/deployment").alsoReaching(revision),
 		pureLaw("internal/cf/orgspace"),

@@ -2,7 +2,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
 
 // CFApp is an app that somebody wants started or stopped. Its namespace is its space.
 //
@@ -22,6 +26,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Actual",type="string",JSONPath=".status.actualState",priority=1
 // +kubebuilder:printcolumn:name="Cause",type="string",JSONPath=".status.lastRestart.cause",priority=1
 // +kubebuilder:printcolumn:name="By",type="string",JSONPath=".status.lastRestart.by",priority=1
+// +kubebuilder:printcolumn:name="Until",type="date",JSONPath=".status.stops[?(@.requested==true)].until",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",priority=1
 // +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 63`,messageExpression=`'metadata.name: expected at most 63 characters, because it is a label of other objects; found %d; choose a shorter one'.format([size(self.metadata.name)])`
 type CFApp struct {
@@ -135,7 +140,7 @@ type Reference struct {
 	Name string `json:"name"`
 }
 
-// CFAppStatus is what is known of an app. Instances, ObservedRevision and Restarts are Torpor's own, the rest is upstream's.
+// CFAppStatus is what is known of an app. Instances, ObservedRevision, Restarts and Stops are Torpor's own, the rest is upstream's.
 //
 // +kubebuilder:validation:XValidation:fieldPath=`.observedRevision`,rule=`!has(oldSelf.observedRevision) || (has(self.observedRevision) && self.observedRevision >= oldSelf.observedRevision)`,messageExpression=`'expected at least %d, because revisions never fall'.format([oldSelf.observedRevision])`
 type CFAppStatus struct {
@@ -168,6 +173,11 @@ type CFAppStatus struct {
 	// +listMapKey=revision
 	// +kubebuilder:validation:MaxItems=20
 	Restarts []Restart `json:"restarts,omitempty"`
+	// Stops are the last times that the app was stopped, the newest first: who asked, why, until when, and who started it again.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
 	// VCAPServicesSecretName names the Secret with VCAP_SERVICES.
 	// +optional
 	VCAPServicesSecretName string `json:"vcapServicesSecretName,omitempty"`

@@ -7,6 +7,7 @@
 package v1alpha1
 
 import (
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -116,6 +117,13 @@ func (in *CFAppStatus) DeepCopyInto(out *CFAppStatus) {
 	if in.Restarts != nil {
 		in, out := &in.Restarts, &out.Restarts
 		*out = make([]Restart, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
+	if in.Stops != nil {
+		in, out := &in.Stops, &out.Stops
+		*out = make([]torporv1alpha1.StopRecord, len(*in))
 		for i := range *in {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}

@@ -12,6 +12,7 @@ import (
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // Defaults of a process that is made because the app has none of its type.
@@ -30,6 +31,8 @@ type Observed struct {
 	// Builds and Packages are all of the app that are not being deleted.
 	Builds   []korifiv1alpha1.CFBuild
 	Packages []korifiv1alpha1.CFPackage
+	// Stops are the record of the stops that spec.desiredState has asked for.
+	Stops stoprecord.Records
 }
 
 // Plan is what the app lacks, and what it needs no more.
@@ -37,6 +40,8 @@ type Plan struct {
 	Create          []*korifiv1alpha1.CFProcess
 	ExpiredBuilds   []*korifiv1alpha1.CFBuild
 	ExpiredPackages []*korifiv1alpha1.CFPackage
+	// EndsStop says that the time of the stop is over.
+	EndsStop bool
 }
 
 // Decide returns the processes that the app lacks: web, which every app has, and what its current droplet runs; and of its builds and
@@ -48,7 +53,7 @@ func Decide(o Observed) Plan {
 			processTypes = append(processTypes, t.Type)
 		}
 	}
-	var p Plan
+	p := Plan{EndsStop: endsStop(o)}
 	p.ExpiredBuilds, p.ExpiredPackages = planRetention(o)
 	for i, processType := range processTypes {
 		exists := func(p korifiv1alpha1.CFProcess) bool { return p.Spec.ProcessType == processType }

@@ -43,6 +43,8 @@ func UpdateStatus(o Observed) Report {
 		r.Unseen = max(0, r.Began.Revision-before.ObservedRevision-1)
 	}
 	r.Ready, r.Draining = summarizeProcesses(o, unreadable)
+	r.Ready.Message += stopNote(o.Stops)
+	status.Stops = o.Stops
 	status.ActualState = korifiv1alpha1.StoppedState
 	if status.Instances.Ready > 0 || r.Ready.Status == metav1.ConditionTrue && app.Spec.DesiredState == korifiv1alpha1.StartedState {
 		status.ActualState = korifiv1alpha1.StartedState

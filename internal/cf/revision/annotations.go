@@ -22,6 +22,7 @@ func SetRevisionAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState,
 	if updated.Annotations == nil {
 		updated.Annotations = map[string]string{}
 	}
+	removeStopLeftovers(old, updated)
 	for key, value := range want {
 		if updated.Annotations[key] = value; value == "" {
 			delete(updated.Annotations, key)
@@ -56,7 +57,7 @@ func keptAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState) map[st
 			kept[key] = previousAnnotation(old, key)
 		}
 	}
-	starts := old != nil && old.Spec.DesiredState != korifiv1alpha1.StartedState && updated.Spec.DesiredState == korifiv1alpha1.StartedState
+	starts := isStart(old, updated)
 	for _, key := range []string{torporv1alpha1.StartedByAnnotation, torporv1alpha1.StartedAtAnnotation} {
 		if starts {
 			continue
@@ -66,6 +67,23 @@ func keptAnnotations(old, updated *korifiv1alpha1.CFApp, m RevisionState) map[st
 		}
 	}
 	return kept
+}
+
+// isStart reports whether a change starts a stopped app.
+func isStart(old, updated *korifiv1alpha1.CFApp) bool {
+	return old != nil && old.Spec.DesiredState != korifiv1alpha1.StartedState && updated.Spec.DesiredState == korifiv1alpha1.StartedState
+}
+
+// removeStopLeftovers removes what was said of a stop from the start that ends it, unless the start says it anew.
+func removeStopLeftovers(old, updated *korifiv1alpha1.CFApp) {
+	if !isStart(old, updated) {
+		return
+	}
+	for _, key := range []string{torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation} {
+		if updated.Annotations[key] == old.Annotations[key] {
+			delete(updated.Annotations, key)
+		}
+	}
 }
 
 // ownedAnnotations are those that follow from the marks alone.

@@ -34,7 +34,7 @@ type hub struct {
 	manager *testenv.Environment
 }
 
-func newHub(t *testing.T, features ...string) *hub {
+func newHub(t testing.TB, features ...string) *hub {
 	t.Helper()
 	h := &hub{Environment: testenv.Start(t)}
 	user := h.ApplyManagerRoles(t, metav1.NamespaceDefault)
@@ -59,15 +59,22 @@ func (h *hub) clientOf(t *testing.T, who string) client.Client {
 	return c
 }
 
-// removePolicy leaves the API server without the policy that notes requesters, and waits until none are noted.
-func (h *hub) removePolicy(t *testing.T, policy string, isNoted func() bool) {
+// removePolicy takes away the policy that notes requesters, which the API server follows a moment later.
+func (h *hub) removePolicy(t *testing.T, policy string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: policy}
 	ctx := context.WithoutCancel(t.Context())
 	testenv.ExpectNoError(t, errors.Join(
 		h.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: name}), h.Client.Delete(ctx, &admissionv1.MutatingAdmissionPolicy{ObjectMeta: name}),
 	))
-	testenv.Eventually(t, "requests are not noted", func() error { return testenv.ErrorIf(isNoted(), "found a note") })
+}
+
+// removeWebhooks lets everybody change apps while no manager runs.
+func (h *hub) removeWebhooks(t *testing.T) {
+	t.Helper()
+	for _, configurations := range []client.Object{&admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}} {
+		testenv.ExpectNoError(t, h.Client.DeleteAllOf(t.Context(), configurations))
+	}
 }
 
 // expectColumn looks for a person where kubectl shows one.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
@@ -23,6 +24,9 @@ func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) e
 	defer cancel()
 	if err := c.createProcesses(ctx, seen, plan); err != nil {
 		return err
+	}
+	if plan.EndsStop {
+		return c.endStop(ctx, seen.App)
 	}
 	if len(plan.ExpiredBuilds)+len(plan.ExpiredPackages) == 0 {
 		return nil
@@ -42,6 +46,18 @@ func (c Controller) act(ctx context.Context, seen *observation, plan app.Plan) e
 		return fmt.Errorf("delete builds and packages that no revision needs: %w", err)
 	}
 	return nil
+}
+
+// endStop starts an app whose stop is over, as a person would, unless it was changed meanwhile: the stop may have been prolonged.
+func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) error {
+	after := obj.DeepCopy()
+	after.Spec.DesiredState = korifiv1alpha1.StartedState
+	delete(after.Annotations, torporv1alpha1.UntilAnnotation)
+	delete(after.Annotations, torporv1alpha1.ReasonAnnotation)
+	if err := reconcile.PatchObserved(ctx, c.client, obj, after, Name); err != nil {
+		return fmt.Errorf("start the app, whose stop is over: %w", err)
+	}
+	return reconcile.ErrStale // What this pass has seen is of a stopped app.
 }
 
 func (c Controller) createProcesses(ctx context.Context, seen *observation, plan app.Plan) error {

@@ -85,15 +85,21 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Act:       c.act,
 			Report:    c.report,
 			// Upstream's schema keeps neither, and a revision that is forgotten is counted again.
-			Remember: func(app *korifiv1alpha1.CFApp) map[string]any {
-				return map[string]any{"observedRevision": app.Status.ObservedRevision, "restarts": app.Status.Restarts}
-			},
+			Remember:   rememberStatus,
 			Conditions: func(app *korifiv1alpha1.CFApp) *[]metav1.Condition { return &app.Status.Conditions },
 		})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+func rememberStatus(app *korifiv1alpha1.CFApp) map[string]any {
+	remembered := map[string]any{"observedRevision": app.Status.ObservedRevision, "restarts": app.Status.Restarts}
+	if len(app.Status.Stops) > 0 {
+		remembered["stops"] = app.Status.Stops
+	}
+	return remembered
 }
 
 // appNameOf returns the app of a process, an LRP, a build or a package.

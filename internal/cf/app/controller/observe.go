@@ -44,6 +44,7 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*ob
 		Builds:   slices.DeleteFunc(builds.Items, func(b korifiv1alpha1.CFBuild) bool { return !b.DeletionTimestamp.IsZero() }),
 		Packages: slices.DeleteFunc(packages.Items, func(p korifiv1alpha1.CFPackage) bool { return !p.DeletionTimestamp.IsZero() }),
 	}}
+	seen.Stops = app.NextStops(obj, c.Clock.Now())
 	if ref := obj.Spec.CurrentDropletRef; ref != nil && obj.DeletionTimestamp.IsZero() {
 		var build korifiv1alpha1.CFBuild
 		if err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: ref.Name}, &build); client.IgnoreNotFound(err) != nil {

@@ -3,19 +3,31 @@
 package controller
 
 import (
+	"time"
+
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
+// stopAction is what was tried, as events about stops name it.
+const stopAction = "Stop"
+
 // report writes what is known of an app into its status.
-func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, _ app.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
+func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan app.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
+	before := obj.Status.Stops
 	r := app.UpdateStatus(seen.Observed)
+	if plan.EndsStop && refused != nil {
+		r.Ready.Message += "; that was refused, and is tried again: " + refused.Message
+	}
 	reconcile.SetConditions(&obj.Status.Conditions, map[string]decision.Condition{
 		korifiv1alpha1.ReadyCondition: r.Ready, korifiv1alpha1.DrainingCondition: r.Draining,
 	}, obj.Generation, c.Clock)
-	out := reconcile.FollowUp{Rule: r.Ready.Reason, IsTransient: r.IsTransient}
+	out := reconcile.FollowUp{
+		Rule: r.Ready.Reason, IsTransient: r.IsTransient, RequeueAfter: c.untilStopEnds(seen.Stops), Events: stoprecord.Events(before, seen.Stops, stopAction),
+	}
 	if r.Began != nil {
 		out.Events = append(out.Events, decision.Event{Reason: revisionBegan, Action: string(r.Began.Cause), Note: app.RestartNote(r.Began, r.Unseen)})
 		out.AfterSave = func() { c.Metrics.countRestarts(r.Began.Cause, r.Unseen+1) }
@@ -24,4 +36,13 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, _ app.P
 		out.Events = append(out.Events, decision.Event{Reason: processCreated, Action: "Create", Note: "made the process " + p.Name + " of type " + p.Spec.ProcessType})
 	}
 	return out
+}
+
+// untilStopEnds is when to look again at an app that is stopped; 0 if nothing comes by itself.
+func (c Controller) untilStopEnds(stops stoprecord.Records) time.Duration {
+	newest := stops.Newest()
+	if newest == nil || newest.Until == nil {
+		return 0
+	}
+	return max(newest.Until.Sub(c.Clock.Now()), time.Millisecond)
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"time"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// NextStops returns the record of the stops of an app as of a time.
+func NextStops(app *korifiv1alpha1.CFApp, now time.Time) stoprecord.Records {
+	return stoprecord.NextRecords(app.Status.Stops, readStopRequest(app), now)
+}
+
+// readStopRequest reads what an app asks for. Admission has noted who stopped it with the revision that the stop began, and who started
+// it in that revision.
+func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
+	current := revision.DescribeCurrent(app)
+	asked := stoprecord.Request{Reason: app.Annotations[torporv1alpha1.ReasonAnnotation], Until: app.Annotations[torporv1alpha1.UntilAnnotation]}
+	if written := stoprecord.WriteTimeOf(app, torporv1alpha1.UntilAnnotation); written != nil {
+		asked.UntilWrittenAt = written.Time
+	}
+	if app.Spec.DesiredState != korifiv1alpha1.StartedState {
+		// A new app waits for its first start, which is no stop unless somebody says when it ends.
+		asked.IsStopped = current.Cause != korifiv1alpha1.CausedByCreation || asked.Until != ""
+		asked.By, asked.Version, asked.At = current.By, revision.FormatRevision(current.Revision), current.At.Time
+		return asked
+	}
+	for _, r := range append([]korifiv1alpha1.Restart{current}, revision.ListRestarts(app)...) {
+		if r.StartedBy != "" && r.StartedAt != nil { // Later revisions began while it ran.
+			asked.By, asked.Version, asked.At = r.StartedBy, revision.FormatRevision(r.Revision)+" started", r.StartedAt.Time
+			break
+		}
+	}
+	return asked
+}
+
+// endsStop reports whether the app is to be started because the time of its stop is over. That is recorded first: a manager that dies
+// after the start still knows why it was.
+func endsStop(o Observed) bool {
+	return o.Stops.HasEnded() && stoprecord.Records(o.App.Status.Stops).HasEnded()
+}
+
+// stopNote says who asked for the stop, why and until when, and what is wrong with that.
+func stopNote(stops stoprecord.Records) string {
+	note := stops.Describe()
+	if ignored := stops.DescribeIgnored(); ignored != "" {
+		note += "; " + ignored
+	}
+	if stops.HasEnded() {
+		note += fmt.Sprintf("; it was stopped until %s and is about to be started", stops.Newest().Until.UTC().Format(time.RFC3339))
+	}
+	return note
+}
