@@ -63,6 +63,8 @@ type Machine struct {
 	// HoldsCapacity says of a stopped machine that its place at the cloud is kept and paid for, as after a shutdown from within at some
 	// clouds. A stop gives the place back.
 	HoldsCapacity bool
+	// Spot says that it runs on spare capacity, and that the cloud may not be able to stop it but only to terminate it.
+	Spot bool
 	// Account is whose machine it is, by a name that no other account of any cloud has; empty if the cloud does not tell.
 	Account string
 	// Addresses are the IP addresses and DNS names by which the cloud knows the machine; they confirm what nodes claim. Empty

@@ -16,7 +16,7 @@ import (
 )
 
 // maxStepsToRest is how many passes it takes at most until nothing changes any more, whatever happened before.
-const maxStepsToRest = 14
+const maxStepsToRest = 15
 
 // exploreModel visits every state on the undisturbed ways from the starts, and checks each step.
 func exploreModel(t *testing.T, starts ...modelState) *model.Explorer[modelState] {
@@ -79,6 +79,13 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 		starts = starts || m.state == actuator.Stopped && to.machines[i].state == actuator.Starting
 	}
 	var wrong []string
+	isTerminated := from.machines[1].state != gone && to.machines[1].state == gone
+	if isTerminated && (!from.mayBeTerminated() || from.machines[0].state != actuator.Stopped) {
+		wrong = append(wrong, "terminates what is not in the saved record of a wanted hibernation, or before the other machine is stopped")
+	}
+	if to.isNew != from.isNew && (!from.wantsRunning() || from.machines[1].state != gone) {
+		wrong = append(wrong, "replaces a machine that is there, or in a cluster that should hibernate")
+	}
 	if stops && (from.wantsRunning() || !from.record.exists || from.record.resume != never) {
 		wrong = append(wrong, "stops without a saved record of a wanted hibernation")
 	}
@@ -91,7 +98,7 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	if to.reported.ready.Status == metav1.ConditionTrue && !from.apiAnswers() {
 		wrong = append(wrong, "is reported to be ready and does not answer")
 	}
-	if from == to && from.wantsRunning() && !from.isRunning() && !from.isRunningInPart() {
+	if from == to && from.wantsRunning() && !from.isRunning() && !from.isRunningInPart() && !from.hasForgottenSpotMachine() {
 		wrong = append(wrong, "rests although it does not run")
 	}
 	if from == to && !from.wantsRunning() && !from.isHibernating() && !from.isKeptFromHibernating() {
@@ -116,7 +123,6 @@ func (s modelState) areNodesBack() bool {
 	return !slices.ContainsFunc(s.nodes[:], func(n modelNode) bool { return n.certificate != allValid || !n.ready || n.seen > 0 })
 }
 
-// looksLikeGrowth reports whether nothing is off and something runs, so that what starts may be new.
 // isRunningInPart reports whether the second machine has no capacity, and the cluster runs without and says so.
 func (s modelState) isRunningInPart() bool {
 	return s.refuses == starts && s.machines[0].state == actuator.Running && s.machines[1].state == actuator.Stopped &&
@@ -126,7 +132,7 @@ func (s modelState) isRunningInPart() bool {
 
 // isKeptFromHibernating reports whether the second machine cannot be stopped, and the status says so.
 func (s modelState) isKeptFromHibernating() bool {
-	return s.refuses == stops && s.machines[1].state == actuator.Running && s.reported.ready.Reason == hivev1.FailedToStopReason &&
+	return (s.refuses == stops || s.spot && !s.mayBeTerminated()) && s.machines[1].state == actuator.Running && s.reported.ready.Reason == hivev1.FailedToStopReason &&
 		s.reported.stalled.Status == metav1.ConditionTrue
 }
 
@@ -142,7 +148,7 @@ func (s modelState) hasLostItsRecord() bool {
 	if !s.wantsRunning() || !s.looksLikeGrowth() {
 		return false
 	}
-	lacking := slices.ContainsFunc(s.nodes[:], func(n modelNode) bool { return n.certificate != allValid })
+	lacking := s.nodes[0].certificate != allValid || s.nodes[1].certificate != allValid && s.machines[1].state != gone
 	recent := s.record.exists && (s.record.resumed == never || s.record.resumed < age(aftercareWindow))
 	return lacking && !recent
 }
@@ -150,14 +156,14 @@ func (s modelState) hasLostItsRecord() bool {
 // startStates are the states in which Torpor may find a cluster.
 func startStates() []modelState {
 	both, none := [2]nodeRecord{nodeRecordedReady, nodeRecordedReady}, [2]nodeRecord{nodeNotRecorded, nodeNotRecorded}
-	minute := age(time.Minute)
+	minute, noSpot := age(time.Minute), [2]bool{}
 	records := []modelRecord{
 		noRecord(),
-		{true, minute / 60, never, never, both},
-		{true, minute / 60, never, never, none},
-		{true, 5 * minute, minute / 20, never, both},
-		{true, forever, 2 * minute, minute, both},
-		{true, forever, forever, forever, both},
+		{true, minute / 60, never, never, both, noSpot},
+		{true, minute / 60, never, never, none, noSpot},
+		{true, 5 * minute, minute / 20, never, both, noSpot},
+		{true, forever, 2 * minute, minute, both, noSpot},
+		{true, forever, forever, forever, both, noSpot},
 	}
 	machines := []modelMachine{{actuator.Running, 0}, {actuator.Stopping, 1}, {actuator.Stopped, 0}, {actuator.Starting, 1}}
 	var list []modelState
@@ -174,7 +180,32 @@ func startStates() []modelState {
 			}
 		}
 	}
-	return list
+	return append(list, withSpotMachines(list)...)
+}
+
+// withSpotMachines are the same states with a second machine that cannot be stopped, in the record or not. It is gone only where a
+// resume is not over.
+func withSpotMachines(list []modelState) []modelState {
+	var spot []modelState
+	for _, s := range list {
+		s.spot = true
+		recorded := s
+		recorded.record.spot[0] = true
+		switch s.machines[1].state {
+		case actuator.Running, actuator.Starting:
+			spot = append(spot, s)
+			if s.record.exists {
+				spot = append(spot, recorded)
+			}
+		case actuator.Stopped:
+			recorded.machines[1].state = gone
+			if s.record.exists && s.record.resumed == never {
+				spot = append(spot, recorded)
+			}
+		case actuator.Stopping: // It cannot be.
+		}
+	}
+	return spot
 }
 
 // consistentState makes a state one that can be.
@@ -200,12 +231,22 @@ func healthyState() modelState {
 	return consistentState(modelState{desired: hivev1.PowerStateRunning, machines: [2]modelMachine{running, running}, apiPasses: apiBootPasses, record: noRecord()}, allValid)
 }
 
-// exploreHibernateAndResume visits the states on the way of a healthy cluster to hibernation and back.
+// healthySpotState is one with a machine that cannot be stopped.
+func healthySpotState() modelState {
+	s := healthyState()
+	s.spot = true
+	return s
+}
+
+// exploreHibernateAndResume visits the states on the way of healthy clusters to hibernation and back.
 func exploreHibernateAndResume(t *testing.T) *model.Explorer[modelState] {
 	t.Helper()
-	e := exploreModel(t, healthyState(), healthyState().flipDesired())
-	way := e.PathToRest(t, healthyState().flipDesired())
-	e.Visit(t, way[len(way)-1].flipDesired())
+	e := exploreModel(t)
+	for _, healthy := range []modelState{healthyState(), healthySpotState()} {
+		e.Visit(t, healthy, healthy.flipDesired())
+		way := e.PathToRest(t, healthy.flipDesired())
+		e.Visit(t, way[len(way)-1].flipDesired())
+	}
 	return e
 }
 
@@ -233,10 +274,12 @@ func TestReadyMeansThatTheNodesAreBack(t *testing.T) {
 
 // Every write of a status is an API call and an event for everybody who watches.
 func TestTransitionsTakeFewStatusWrites(t *testing.T) {
-	const maxToHibernate, maxToResume = 4, 6
+	// Where a spot machine is made anew, its own start is one more.
+	const maxToHibernate, maxToResume, maxToReplace = 4, 6, 7
 	e := exploreModel(t, startStates()...)
 	disturbModel(t, e, e.States(), desiredFlipped)
-	most := map[bool]int{}
+	type transition struct{ toRunning, isSpot bool }
+	most := map[transition]int{}
 	for _, s := range e.States() {
 		if !e.IsAtRest(s) {
 			continue
@@ -247,10 +290,12 @@ func TestTransitionsTakeFewStatusWrites(t *testing.T) {
 				writes++
 			}
 		}
-		most[flipped.wantsRunning()] = max(most[flipped.wantsRunning()], writes)
+		kind := transition{flipped.wantsRunning(), s.spot}
+		most[kind] = max(most[kind], writes)
 	}
-	t.Logf("a resume takes %d writes, a hibernation %d", most[true], most[false])
-	if most[true] == 0 || most[true] > maxToResume || most[false] == 0 || most[false] > maxToHibernate {
-		t.Errorf("expected at most %d writes of a resume and %d of a hibernation, found %d and %d", maxToResume, maxToHibernate, most[true], most[false])
+	for kind, limit := range map[transition]int{{true, false}: maxToResume, {true, true}: maxToReplace, {false, false}: maxToHibernate, {false, true}: maxToHibernate} {
+		if writes := most[kind]; writes == 0 || writes > limit {
+			t.Errorf("%+v: expected at most %d writes, found %d", kind, limit, writes)
+		}
 	}
 }

@@ -23,6 +23,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "nodes not read yet", When: Observed.awaitsNodeRecord, Then: awaitNodeRecord},
 		{Name: "write the nodes down", When: func(o Observed) bool { return o.shouldHibernate() && !o.isHibernationOpen() }, Then: recordNodes},
 		{Name: "stop machines", When: func(o Observed) bool { return o.shouldHibernate() && len(o.machinesToStop()) > 0 }, Then: stopMachines},
+		{Name: "terminate spot machines", When: func(o Observed) bool { return o.areOnlySpotMachinesLeft() && len(o.machinesToTerminate()) > 0 }, Then: terminateMachines},
 		{Name: "machines are stopping", When: Observed.shouldHibernate, Then: awaitStopped},
 
 		{Name: "write the wake-up down", When: Observed.needsResumeRecord, Then: recordResume},

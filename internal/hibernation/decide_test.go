@@ -34,7 +34,7 @@ func TestDecide(t *testing.T) {
 	}
 	unsupported := expectedPlan{"cannot hibernate", NoAction{}, hivev1.UnsupportedHibernationReason, hivev1.UnsupportedHibernationReason, driftInterval}
 	stop := func(ids ...string) expectedPlan {
-		return expectedPlan{"stop machines", StopMachines{ids}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
+		return expectedPlan{"stop machines", StopMachines{IDs: ids}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
 	}
 	start := func(ids ...string) expectedPlan {
 		return expectedPlan{"machines are starting", StartMachines{ids}, starting, hivev1.StartingMachinesReason, machineWaitInterval}
@@ -166,7 +166,7 @@ func TestDecide(t *testing.T) {
 			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) {
 				o.Refusal = &OrderRefusal{ObservationError{actuator.Other, "Protected"}, []string{"i-0", "i-1"}}
 			}),
-			expectedPlan{"stop machines", StopMachines{[]string{"i-0", "i-1"}}, stopping, hivev1.FailedToStopReason, retryInterval},
+			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.FailedToStopReason, retryInterval},
 		},
 
 		"the API server of a resuming cluster is waited for":  {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.API = Unreachable }), waitAPI},

@@ -48,7 +48,9 @@ func (s modelState) applyDisturbance(d disturbance) modelState {
 	case firstMeddled:
 		s.machines[0] = s.machines[0].meddle(transitionPasses(0))
 	case secondMeddled:
-		s.machines[1] = s.machines[1].meddle(transitionPasses(1))
+		if !s.spot {
+			s.machines[1] = s.machines[1].meddle(transitionPasses(1))
+		}
 	case managerAway:
 		s = s.tick(idleTime)
 	case startsRefused:
@@ -88,12 +90,12 @@ func (m modelMachine) meddle(slowness int) modelMachine {
 func firstTargetOnly(do Action) Action {
 	switch do := do.(type) {
 	case StopMachines:
-		return StopMachines{IDs: do.IDs[:1]}
+		return StopMachines{IDs: do.IDs[:1], TerminatedLater: do.TerminatedLater}
 	case StartMachines:
 		return StartMachines{IDs: do.IDs[:1]}
 	case ApproveRequests:
 		return ApproveRequests{Requests: do.Requests[:1]}
-	case NoAction:
+	case TerminateMachines, ReplaceMachines, NoAction: // They are about the second machine only.
 	}
 	return do
 }

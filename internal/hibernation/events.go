@@ -18,6 +18,9 @@ const CertificatesApproved = "CertificatesApproved"
 // CertificateRequestsLeft names a certificate request that was not approved, and why.
 const CertificateRequestsLeft = "CertificateRequestsLeft"
 
+// SpotMachinesReplaced names Machines that were deleted, so that new ones are made.
+const SpotMachinesReplaced = "SpotMachinesReplaced"
+
 // TransitionEvents returns what changed from the conditions before to the plan, with the reason of the condition that
 // changed. A repetition is no event.
 func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
@@ -34,6 +37,11 @@ func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterReadyCondition), p.Ready) && isFailureReason(p.Ready.Reason) {
 		events = append(events, decision.Event{Warning: true, Reason: p.Ready.Reason, Action: powerAction, Note: p.Ready.Message})
 	}
+	if do, ok := p.Do.(TerminateMachines); ok && isTransition(meta.FindStatusCondition(before, hivev1.ClusterReadyCondition), p.Ready) && p.Ready.Reason == hivev1.TerminatingSpotMachinesReason {
+		events = append(events, decision.Event{
+			Reason: p.Ready.Reason, Action: powerAction, Note: "Terminating spot machines, of which the cluster makes new ones at the resume: " + joinNames(do.IDs),
+		})
+	}
 	for kind, c := range map[string]decision.Condition{hivev1.ClusterDegradedCondition: p.Degraded, hivev1.ClusterStalledCondition: p.Stalled} {
 		if c.Status == metav1.ConditionTrue && !meta.IsStatusConditionTrue(before, kind) {
 			events = append(events, decision.Event{Warning: true, Reason: kind, Action: powerAction, Note: c.Message})
@@ -45,6 +53,11 @@ func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 // ApprovalEvent returns the event of an approval of certificate requests.
 func ApprovalEvent(note string) decision.Event {
 	return decision.Event{Reason: CertificatesApproved, Action: powerAction, Note: note}
+}
+
+// ReplacementEvent returns the event of Machines that were deleted.
+func ReplacementEvent(names []string) decision.Event {
+	return decision.Event{Reason: SpotMachinesReplaced, Action: powerAction, Note: "Deleted the OpenShift Machines of terminated spot machines, so that new ones are made: " + joinNames(names)}
 }
 
 // RefusalEvent returns the event of certificate requests that were not approved.

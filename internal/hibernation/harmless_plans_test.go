@@ -128,10 +128,10 @@ func canBeObserved(o Observed) bool {
 		return false
 	case o.Refusal != nil && len(o.Machines) == 0:
 		return false
-	case len(o.Nodes) > 0 && !NeedsNodes(o), len(o.Approvable) > 0 && !NeedsCertificateRequests(o):
+	case len(o.Nodes) > 0 && !NeedsNodes(o), len(o.Approvable) > 0 && !NeedsCertificateRequests(o), o.HasReadMachines && !NeedsMachines(o):
 		return false
 	default:
-		return o.API == Reachable || len(o.Nodes)+len(o.Approvable) == 0
+		return o.API == Reachable || len(o.Nodes)+len(o.Approvable)+len(o.Replaceable) == 0
 	}
 }
 
@@ -144,8 +144,23 @@ func harmfulEffects(o Observed, p Plan) []string {
 		if !o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt != nil || blocked {
 			wrong = append(wrong, "stops although nobody wants it, something blocks it or no record is safe")
 		}
-		if !slices.Equal(do.IDs, o.machineIDs(actuator.Running)) || len(do.IDs) == 0 {
-			wrong = append(wrong, "stops others than the running machines")
+		if !slices.Equal(append(slices.Clone(do.IDs), o.recordedSpotMachines(actuator.Running)...), o.machineIDs(actuator.Running)) || len(do.IDs) == 0 {
+			wrong = append(wrong, "stops others than the running machines that are not terminated")
+		}
+	case TerminateMachines:
+		if !o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt != nil || blocked {
+			wrong = append(wrong, "terminates although nobody wants it, something blocks it or no record is safe")
+		}
+		others := len(o.Machines) - len(do.IDs)
+		if !slices.Equal(do.IDs, o.recordedSpotMachines(actuator.Running, actuator.Starting)) || len(do.IDs) == 0 || others == 0 || len(o.machineIDs(actuator.Stopped)) != others {
+			wrong = append(wrong, "terminates what is not in the record, or before every other machine is stopped")
+		}
+	case ReplaceMachines:
+		for _, m := range do.Machines {
+			isAtCloud := slices.ContainsFunc(o.Machines, func(at actuator.Machine) bool { return at.ID == m.ID })
+			if o.shouldHibernate() || o.API != Reachable || isAtCloud || !slices.Contains(o.Record.SpotMachines, m.ID) {
+				wrong = append(wrong, "replaces what was not terminated, or in a cluster that should hibernate")
+			}
 		}
 	case StartMachines:
 		isSafe := o.Record != nil && o.Record.ResumeStartedAt != nil || o.anyMachineIs(actuator.Running)
@@ -161,7 +176,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 		}
 	case NoAction:
 	}
-	if !o.shouldHibernate() && o.anyMachineIs(actuator.Stopped) && !blocked && o.isResuming() && len(o.Approvable) == 0 &&
+	if !o.shouldHibernate() && o.anyMachineIs(actuator.Stopped) && !blocked && o.isResuming() && len(o.Approvable) == 0 && len(o.machinesToReplace()) == 0 &&
 		!reflect.DeepEqual(p.Do, StartMachines{IDs: o.machineIDs(actuator.Stopped)}) {
 		wrong = append(wrong, "leaves machines off")
 	}
@@ -172,6 +187,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
 	}
 	isWhole := p.Rule == "cannot hibernate" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
+	isWhole = isWhole && !o.awaitsReplacement()
 	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || isWhole == (p.Degraded.Status == metav1.ConditionTrue)) {
 		wrong = append(wrong, "is ready without its API server, or without machines or nodes and does not say so")
 	}
@@ -182,6 +198,17 @@ func harmfulEffects(o Observed, p Plan) []string {
 		wrong = append(wrong, "forgets its record")
 	}
 	return wrong
+}
+
+// recordedSpotMachines are those in one of the states.
+func (o Observed) recordedSpotMachines(states ...actuator.MachineState) []string {
+	var ids []string
+	for _, m := range o.Machines {
+		if m.Spot && slices.Contains(states, m.State) && o.Record != nil && slices.Contains(o.Record.SpotMachines, m.ID) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
 }
 
 // everyKnownMachineRuns reports whether all machines run. In a cluster that is not resuming, a machine that starts beside a
@@ -210,7 +237,7 @@ func nodesBack(o Observed) bool {
 
 func copyOf(o Observed) Observed {
 	o.Record = o.Record.DeepCopy()
-	o.Machines, o.Nodes, o.Approvable = slices.Clone(o.Machines), slices.Clone(o.Nodes), slices.Clone(o.Approvable)
+	o.Machines, o.Nodes, o.Approvable, o.Replaceable = slices.Clone(o.Machines), slices.Clone(o.Nodes), slices.Clone(o.Approvable), slices.Clone(o.Replaceable)
 	if o.ObservationError != nil {
 		o.ObservationError = new(*o.ObservationError)
 	}
@@ -226,6 +253,7 @@ func observations() iter.Seq[Observed] {
 					for _, refusal := range []*OrderRefusal{nil, {ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}, {ObservationError{actuator.Other, "Protected"}, []string{"i-0"}}} {
 						o.Machines, o.API, o.APIMessage = machines, cluster.API, cluster.APIMessage
 						o.Nodes, o.Approvable, o.Refusal = cluster.Nodes, cluster.Approvable, refusal
+						o.Replaceable, o.HasReadMachines = cluster.Replaceable, cluster.HasReadMachines
 						if !yield(o) {
 							return
 						}
@@ -270,7 +298,7 @@ func secondsAgo(d time.Duration) metav1.Time {
 
 func hibernationRecords() []*hivev1.HibernationRecord {
 	both := []hivev1.RecordedNode{{Name: "n0", UID: "uid-n0", Ready: true}, {Name: "n1", UID: "uid-n1"}}
-	hour := secondsAgo(time.Hour)
+	hour, spot := secondsAgo(time.Hour), []string{"i-1"}
 	return []*hivev1.HibernationRecord{
 		nil,
 		{SleepStartedAt: secondsAgo(time.Second), Nodes: both},
@@ -279,6 +307,10 @@ func hibernationRecords() []*hivev1.HibernationRecord {
 		{SleepStartedAt: hour, ResumeStartedAt: new(secondsAgo(20 * time.Minute))},
 		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: new(secondsAgo(2 * time.Minute)), ResumedAt: new(secondsAgo(time.Minute))},
 		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: &hour, ResumedAt: new(secondsAgo(50 * time.Minute))},
+		{SleepStartedAt: secondsAgo(time.Second), Nodes: both, SpotMachines: spot},
+		{SleepStartedAt: hour, Nodes: both, SpotMachines: spot, ResumeStartedAt: new(secondsAgo(3 * time.Second))},
+		{SleepStartedAt: hour, Nodes: both, SpotMachines: spot, ResumeStartedAt: new(secondsAgo(20 * time.Minute))},
+		{SleepStartedAt: hour, Nodes: both, SpotMachines: spot, ResumeStartedAt: new(secondsAgo(2 * time.Minute)), ResumedAt: new(secondsAgo(time.Minute))},
 	}
 }
 
@@ -289,8 +321,12 @@ func machineSets() [][]actuator.Machine {
 		for _, second := range states[i:] { // The order of machines does not matter.
 			list = append(list, []actuator.Machine{{ID: "i-0", State: first}, {ID: "i-1", Name: "worker", State: second}})
 		}
+		list = append(list, []actuator.Machine{{ID: "i-0", State: first}, {ID: "i-1", Name: "worker", State: actuator.Running, Spot: true}})
 	}
-	return list
+	for _, first := range []actuator.MachineState{actuator.Running, actuator.Stopped} {
+		list = append(list, []actuator.Machine{{ID: "i-0", State: first}}) // The spot machine is gone.
+	}
+	return append(list, []actuator.Machine{{ID: "i-0", State: actuator.Stopped}, {ID: "i-1", Name: "worker", State: actuator.Starting, Spot: true}})
 }
 
 func apiObservations() []Observed {
@@ -306,5 +342,7 @@ func apiObservations() []Observed {
 	} {
 		list = append(list, Observed{API: Reachable, Nodes: nodes}, Observed{API: Reachable, Nodes: nodes, Approvable: []string{"csr-0"}})
 	}
-	return list
+	back := []ObservedNode{seen("n0", time.Second), seen("n1", time.Second)}
+	return append(list, Observed{API: Reachable, Nodes: back, HasReadMachines: true},
+		Observed{API: Reachable, Nodes: back, HasReadMachines: true, Replaceable: []ReplaceableMachine{secondOpenShiftMachine()}})
 }

@@ -48,8 +48,13 @@ func recordNodes(o Observed) Plan {
 
 func stopMachines(o Observed) Plan {
 	p := awaitStopped(o)
-	p.Do = StopMachines{IDs: o.machinesToStop()}
+	p.Do = StopMachines{IDs: o.machinesToStop(), TerminatedLater: o.machinesToTerminate()}
 	p.Record = withAsleepAt(p.Record, nil)
+	return o.restRefused(p)
+}
+
+// restRefused looks again later at what the cloud has refused to stop.
+func (o Observed) restRefused(p Plan) Plan {
 	if o.Refusal != nil {
 		p.RetryAfter = refusalRest(o.Refusal.Class, o.Record.SleepStartedAt.Time, o.Now)
 		p.RequeueAfter = max(p.RetryAfter, minCloudInterval)
@@ -97,12 +102,16 @@ func clusterAsleepCondition() decision.Condition {
 }
 
 func stoppingCondition(o Observed) decision.Condition {
-	if o.Refusal != nil && o.isHibernationOpen() && len(o.machinesToStop()) > 0 {
+	if o.Refusal != nil && o.isHibernationOpen() && len(o.machinesToStop())+len(o.machinesToTerminate()) > 0 {
 		return decision.False(hivev1.FailedToStopReason, o.Refusal.Message+o.refusedStopNote())
+	}
+	if o.areOnlySpotMachinesLeft() {
+		return decision.False(hivev1.TerminatingSpotMachinesReason,
+			"Every other machine is stopped; spot machines are being terminated, which cannot be stopped and of which the cluster makes new ones at the resume")
 	}
 	// Machines are named only once they are late: a message that changes with every machine is a write each.
 	if o.isHibernationOpen() && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
-		pending := slices.Concat(o.machinesToStop(), o.machineIDs(actuator.Stopping, actuator.Starting))
+		pending := slices.Concat(o.machinesToStop(), o.machinesToTerminate(), o.machineIDs(actuator.Stopping, actuator.Starting))
 		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop", o.machineNames(pending)))
 	}
 	return decision.False(hivev1.StoppingMachinesReason, fmt.Sprintf("Stopping the cluster's %d machines%s", len(o.Machines), o.unrecordedNodesWarning()))
@@ -168,5 +177,6 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 	if len(record.Nodes) == 0 && o.Record != nil {
 		record.Nodes = o.Record.Nodes
 	}
+	record.SpotMachines = o.spotMachinesToRecord()
 	return record
 }

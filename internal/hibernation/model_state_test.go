@@ -24,6 +24,9 @@ type modelState struct {
 	machines [2]modelMachine
 	// refuses is what the cloud refuses to do with the second machine.
 	refuses refusal
+	// spot says that the second machine cannot be stopped, and is one of a MachineSet; isNew says that it took the place of another one.
+	// An id that comes back stands for a third one: no record names both.
+	spot, isNew bool
 	// apiPasses counts the passes since the first machine runs, up to apiBootPasses.
 	apiPasses int
 	nodes     [2]modelNode
@@ -49,6 +52,8 @@ type modelRecord struct {
 	exists                              bool
 	hibernationStarted, resume, resumed age
 	nodes                               [2]nodeRecord
+	// spot says which of the second machine's ids is in the record.
+	spot [2]bool
 }
 
 type reportedConditions struct{ hibernating, ready, unreachable, degraded, stalled decision.Condition }
@@ -74,6 +79,9 @@ const (
 	nodeNotRecorded      nodeRecord = "not recorded"
 	nodeRecordedNotReady nodeRecord = "recorded, not ready"
 	nodeRecordedReady    nodeRecord = "recorded, ready"
+
+	// gone is a machine that was terminated, and whose Machine is still there.
+	gone actuator.MachineState = "gone"
 
 	never age = -1 << 63
 	// forever is older than every age that a decision looks at.
@@ -114,14 +122,32 @@ func ageOf(t *metav1.Time) age {
 func transitionPasses(i int) int { return [...]int{2, 4}[i] }
 
 func nodeName(i int) string    { return [...]string{"n0", "n1"}[i] }
-func machineID(i int) string   { return [...]string{"i-0", "i-1"}[i] }
+func machineID(i int) string   { return [...]string{"i-0", "i-1", "i-2"}[i] }
 func requestName(i int) string { return [...]string{"csr-0", "csr-1"}[i] }
 
 func (s modelState) wantsRunning() bool { return s.desired != hivev1.PowerStateHibernating }
 func (s modelState) apiAnswers() bool   { return s.apiPasses == apiBootPasses }
 
 func (s modelState) allMachinesAre(state actuator.MachineState) bool {
-	return s.machines[0].state == state && s.machines[1].state == state
+	return s.machines[0].state == state && (s.machines[1].state == state || state == actuator.Stopped && s.machines[1].state == gone)
+}
+
+// idOf is the cloud's name of a machine.
+func (s modelState) idOf(i int) string {
+	if i == 1 && s.isNew {
+		return machineID(2)
+	}
+	return machineID(i)
+}
+
+// mayBeTerminated reports whether the second machine is in the saved record of a hibernation that is still wanted.
+func (s modelState) mayBeTerminated() bool {
+	return s.spot && !s.wantsRunning() && s.record.exists && s.record.resume == never && s.record.spot[map[bool]int{true: 1}[s.isNew]]
+}
+
+// hasForgottenSpotMachine reports whether nothing but people can have the second machine made anew: who was terminated stood in the record.
+func (s modelState) hasForgottenSpotMachine() bool {
+	return s.machines[1].state == gone && !s.record.spot[map[bool]int{true: 1}[s.isNew]]
 }
 
 // nodeReports reports whether the machine runs, the API server answers, and the kubelet may talk to it.
@@ -141,7 +167,9 @@ func (s modelState) observeState(d disturbance) Observed {
 		if d == cloudLags {
 			m.state = m.stateBefore()
 		}
-		o.Machines = append(o.Machines, actuator.Machine{ID: machineID(i), State: m.state})
+		if m.state != gone {
+			o.Machines = append(o.Machines, actuator.Machine{ID: s.idOf(i), State: m.state, Spot: i == 1 && s.spot})
+		}
 	}
 	o.Refusal = s.lastRefusal()
 	if !NeedsCluster(o) {
@@ -152,6 +180,9 @@ func (s modelState) observeState(d disturbance) Observed {
 		return o
 	}
 	o.API = Reachable
+	if o.HasReadMachines = NeedsMachines(o); o.HasReadMachines && s.spot {
+		o.Replaceable = []ReplaceableMachine{{ID: s.idOf(1), Name: "worker", UID: "uid-worker"}}
+	}
 	for i, n := range s.nodes {
 		if NeedsNodes(o) {
 			o.Nodes = append(o.Nodes, ObservedNode{
@@ -184,11 +215,19 @@ func (m modelMachine) stateBefore() actuator.MachineState {
 // lastRefusal is what became of the order that the last pass has given.
 func (s modelState) lastRefusal() *OrderRefusal {
 	second := s.machines[1].state
+	isHibernating := !s.wantsRunning() && s.record.exists && s.record.resume == never
 	switch {
+	case s.spot && isHibernating && second == actuator.Running && !s.mayBeTerminated():
+		return &OrderRefusal{ObservationError{actuator.Other, "A spot machine cannot be stopped"}, []string{s.idOf(0), s.idOf(1)}}
+	case s.mayBeTerminated():
+		if s.refuses == stops && second == actuator.Running && s.machines[0].state == actuator.Stopped {
+			return &OrderRefusal{ObservationError{actuator.Other, "The cloud refused to terminate it"}, []string{s.idOf(1)}}
+		}
+		return nil
 	case s.refuses == starts && s.wantsRunning() && second == actuator.Stopped && s.record.resume != never:
-		return &OrderRefusal{ObservationError{actuator.NoCapacity, "The cloud has no room for i-1"}, []string{machineID(1)}}
-	case s.refuses == stops && !s.wantsRunning() && second == actuator.Running && s.record.exists && s.record.resume == never:
-		return &OrderRefusal{ObservationError{actuator.Other, "The cloud refused to stop i-1"}, []string{machineID(0), machineID(1)}}
+		return &OrderRefusal{ObservationError{actuator.NoCapacity, "The cloud has no room for it"}, []string{s.idOf(1)}}
+	case s.refuses == stops && isHibernating && second == actuator.Running:
+		return &OrderRefusal{ObservationError{actuator.Other, "The cloud refused to stop i-1"}, []string{s.idOf(0), s.idOf(1)}}
 	default:
 		return nil
 	}
@@ -235,18 +274,25 @@ func (s modelState) stepAndTick(d disturbance) (modelState, Plan) {
 func (s modelState) applyAction(do Action) modelState {
 	switch do := do.(type) {
 	case StopMachines:
-		if s.refuses == stops && slices.Contains(do.IDs, machineID(1)) {
+		if (s.refuses == stops || s.spot) && slices.Contains(do.IDs, s.idOf(1)) {
 			return s // A cluster is stopped whole or not at all.
 		}
 		for i := range s.machines {
-			if slices.Contains(do.IDs, machineID(i)) && s.machines[i].state == actuator.Running {
+			if slices.Contains(do.IDs, s.idOf(i)) && s.machines[i].state == actuator.Running {
 				s.machines[i] = modelMachine{actuator.Stopping, transitionPasses(i)}
 			}
 		}
+	case TerminateMachines:
+		if s.refuses != stops && slices.Contains(do.IDs, s.idOf(1)) {
+			s.machines[1] = modelMachine{state: gone}
+		}
+	case ReplaceMachines:
+		s.machines[1], s.nodes[1] = modelMachine{actuator.Starting, transitionPasses(1)}, modelNode{certificate: expired, seen: forever}
+		s.isNew = !s.isNew
 	case StartMachines:
 		for i := range s.machines {
 			isRefused := s.refuses == starts && i == 1
-			if slices.Contains(do.IDs, machineID(i)) && s.machines[i].state == actuator.Stopped && !isRefused {
+			if slices.Contains(do.IDs, s.idOf(i)) && s.machines[i].state == actuator.Stopped && !isRefused {
 				s.machines[i] = modelMachine{actuator.Starting, transitionPasses(i)}
 			}
 		}
@@ -348,6 +394,11 @@ func (r modelRecord) record() *hivev1.HibernationRecord {
 	out := &hivev1.HibernationRecord{
 		SleepStartedAt: *r.hibernationStarted.at(), RequestedBy: "somebody", ResumeStartedAt: r.resume.at(), ResumedAt: r.resumed.at(),
 	}
+	for i, isRecorded := range r.spot {
+		if isRecorded {
+			out.SpotMachines = append(out.SpotMachines, machineID(1+i))
+		}
+	}
 	for i, n := range r.nodes {
 		if n != nodeNotRecorded {
 			out.Nodes = append(out.Nodes, hivev1.RecordedNode{Name: nodeName(i), UID: "uid-" + nodeName(i), Ready: n == nodeRecordedReady})
@@ -363,6 +414,9 @@ func recordOf(r *hivev1.HibernationRecord) modelRecord {
 		return out
 	}
 	out.exists, out.hibernationStarted, out.resume, out.resumed = true, ageOf(&r.SleepStartedAt), ageOf(r.ResumeStartedAt), ageOf(r.ResumedAt)
+	for i := range out.spot {
+		out.spot[i] = slices.Contains(r.SpotMachines, machineID(1+i))
+	}
 	for i := range out.nodes {
 		at := slices.IndexFunc(r.Nodes, func(n hivev1.RecordedNode) bool { return n.Name == nodeName(i) })
 		switch {
@@ -382,6 +436,6 @@ func noRecord() modelRecord {
 
 // format shows a state to the reader of a failure.
 func (s modelState) format() string {
-	return fmt.Sprintf("want %s; machines %v, refused %q, API %d, nodes %v; record %+v; reported %s/%s",
-		s.desired, s.machines, s.refuses, s.apiPasses, s.nodes, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
+	return fmt.Sprintf("want %s; machines %v, spot %t, new %t, refused %q, API %d, nodes %v; record %+v; reported %s/%s",
+		s.desired, s.machines, s.spot, s.isNew, s.refuses, s.apiPasses, s.nodes, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
 }

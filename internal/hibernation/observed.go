@@ -58,6 +58,14 @@ type Observed struct {
 	IsAPICostly bool
 	// Nodes are the cluster's nodes; only with a reachable API.
 	Nodes []ObservedNode
+	// Replaceable are the cluster's OpenShift Machines of which it makes new ones once they are deleted, and HasReadMachines says that
+	// they were read; only where NeedsMachines is true.
+	Replaceable     []ReplaceableMachine
+	HasReadMachines bool
+	// ReplacementError says why Machines were not deleted when that was tried last, and IsReplacementResting that this was a moment ago;
+	// empty if they were.
+	ReplacementError     string
+	IsReplacementResting bool
 	// Approvable are the names of certificate requests that the judge would approve, sorted.
 	Approvable []string
 	// ApprovalError says why an approval that was handed in was not made; empty if none failed.
@@ -225,7 +233,7 @@ func (o Observed) mayRunInPart() bool {
 		return false
 	}
 	missing := len(o.missingNodes())
-	if missing == 0 && !slices.ContainsFunc(o.missingMachines(), func(id string) bool { return !o.isRefused(id) }) {
+	if missing == 0 && !o.awaitsReplacement() && !slices.ContainsFunc(o.missingMachines(), func(id string) bool { return !o.isRefused(id) }) {
 		return true
 	}
 	return o.Now.Sub(o.Record.ResumeStartedAt.Time) > partialResumeAfter && missing < len(o.awaitedNodes())
@@ -233,7 +241,7 @@ func (o Observed) mayRunInPart() bool {
 
 // awaitsNodes reports whether a resuming cluster does not run before more of its nodes do.
 func (o Observed) awaitsNodes() bool {
-	return o.hasNotResumed() && len(o.missingNodes()) > 0 && !o.mayRunInPart()
+	return o.hasNotResumed() && (len(o.missingNodes()) > 0 || o.awaitsReplacement()) && !o.mayRunInPart()
 }
 
 // missingMachines are those that a cluster which should run does without. Beside a cluster that has resumed, one that starts is new.
@@ -255,11 +263,12 @@ func (o Observed) allMachinesAre(s actuator.MachineState) bool {
 	return len(o.Machines) > 0 && len(o.machineIDs(s)) == len(o.Machines)
 }
 
-// machinesToStop are those that run, and those that are off and paid for all the same.
+// machinesToStop are those that run, and those that are off and paid for all the same, but for those that are terminated later.
 func (o Observed) machinesToStop() []string {
 	var ids []string
 	for _, m := range o.Machines {
-		if m.State == actuator.Running || m.State == actuator.Stopped && m.HoldsCapacity {
+		isOn := m.State == actuator.Running || m.State == actuator.Stopped && m.HoldsCapacity
+		if isOn && !isTerminatedLast(m, o.Record) {
 			ids = append(ids, m.ID)
 		}
 	}

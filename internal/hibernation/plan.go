@@ -44,8 +44,11 @@ type Action interface{ isAction() }
 // NoAction changes nothing.
 type NoAction struct{}
 
-// StopMachines asks the cloud to stop machines.
-type StopMachines struct{ IDs []string }
+// StopMachines asks the cloud to stop machines. None is stopped without the rights to terminate those that are to be terminated later.
+type StopMachines struct{ IDs, TerminatedLater []string }
+
+// TerminateMachines asks the cloud to end machines for good.
+type TerminateMachines struct{ IDs []string }
 
 // StartMachines asks the cloud to start machines.
 type StartMachines struct{ IDs []string }
@@ -53,10 +56,15 @@ type StartMachines struct{ IDs []string }
 // ApproveRequests approves certificate requests by name.
 type ApproveRequests struct{ Requests []string }
 
-func (NoAction) isAction()        {}
-func (StopMachines) isAction()    {}
-func (StartMachines) isAction()   {}
-func (ApproveRequests) isAction() {}
+// ReplaceMachines deletes OpenShift Machines of the cluster, so that it makes new ones.
+type ReplaceMachines struct{ Machines []ReplaceableMachine }
+
+func (NoAction) isAction()          {}
+func (StopMachines) isAction()      {}
+func (TerminateMachines) isAction() {}
+func (StartMachines) isAction()     {}
+func (ApproveRequests) isAction()   {}
+func (ReplaceMachines) isAction()   {}
 
 // DisplayedPowerState is status.powerState, which follows from the Hibernating condition and is never read.
 func DisplayedPowerState(hibernating decision.Condition) string {

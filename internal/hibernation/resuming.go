@@ -36,10 +36,10 @@ func awaitStarted(o Observed) Plan {
 	return o.withAction(p)
 }
 
-// withAction adds what is done for a cluster that should run, whatever is reported of it: first certificates are approved, and then
-// machines are started. One that is refused keeps no node from its certificates.
+// withAction adds what is done for a cluster that should run, whatever is reported of it: first certificates are approved, then Machines
+// are replaced, and then machines are started. One that is refused keeps no node from its certificates.
 func (o Observed) withAction(p Plan) Plan {
-	stopped := o.machineIDs(actuator.Stopped)
+	stopped, replaced := o.machineIDs(actuator.Stopped), o.machinesToReplace()
 	if o.NoActuator == "" && len(o.missingMachines()) > 0 {
 		since := resumeRecord(o).ResumeStartedAt.Time
 		p.CloudInterval = cloudInterval(since, o.Now)
@@ -51,6 +51,8 @@ func (o Observed) withAction(p Plan) Plan {
 	case len(o.Approvable) > 0:
 		// The cluster gets a moment to show what came of the approvals.
 		p.Do, p.ProbeInterval = ApproveRequests{Requests: o.Approvable}, minProbeInterval
+	case len(replaced) > 0 && !o.IsReplacementResting:
+		p.Do, p.ProbeInterval = ReplaceMachines{Machines: replaced[:min(len(replaced), maxReplacementsPerPass)]}, minProbeInterval
 	case len(stopped) > 0 && (o.isResuming() || o.anyMachineIs(actuator.Running)):
 		p.Do = StartMachines{IDs: stopped}
 	}
@@ -82,8 +84,14 @@ func (o Observed) apiProblem() string {
 }
 
 func awaitNodes(o Observed) Plan {
-	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason,
-		fmt.Sprintf("Waiting for nodes to report since the machines were started: %s%s", joinNames(o.missingNodes()), o.approvalProblem())))
+	var awaited []string
+	if missing := o.missingNodes(); len(missing) > 0 {
+		awaited = append(awaited, fmt.Sprintf("nodes to report since the machines were started: %s%s", joinNames(missing), o.approvalProblem()))
+	}
+	if o.awaitsReplacement() {
+		awaited = append(awaited, o.replacementNote())
+	}
+	p := resumingPlan(o, decision.False(hivev1.WaitingForNodesReason, "Waiting for "+strings.Join(awaited, "; for ")))
 	p.RequeueAfter, p.ProbeInterval = machineWaitInterval, o.resumeProbeInterval()
 	return o.withAction(p)
 }
@@ -127,7 +135,7 @@ func clusterRunsInPart(o Observed) Plan {
 // partialReason says what a cluster that may run is without; empty if it is whole.
 func (o Observed) partialReason() string {
 	switch {
-	case o.NoActuator == "" && len(o.missingMachines()) > 0:
+	case o.NoActuator == "" && len(o.missingMachines()) > 0, o.awaitsReplacement():
 		return hivev1.MachinesMissingReason
 	case o.isResuming() && len(o.missingNodes()) > 0:
 		return hivev1.NodesMissingReason
@@ -143,6 +151,9 @@ func (o Observed) partialMessage() string {
 	}
 	if o.Refusal != nil {
 		parts = append(parts, o.Refusal.Message)
+	}
+	if o.awaitsReplacement() {
+		parts = append(parts, o.replacementNote())
 	}
 	if o.isResuming() {
 		if missing := o.missingNodes(); len(missing) > 0 {

@@ -149,9 +149,11 @@ func (c *CloudServer) sendRequest(t testing.TB, request *http.Request, read func
 
 // CloudInstance is a machine as the cloud itself sees it.
 type CloudInstance struct {
-	ID        string            `json:"id"`
-	Name      string            `json:"name"`
-	State     string            `json:"state"`
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	State string `json:"state"`
+	// AskedAt is when a caller last changed the state.
+	AskedAt   time.Time         `json:"askedAt"`
 	ChangedAt time.Time         `json:"changedAt"`
 	PID       int               `json:"pid"`
 	PrivateIP string            `json:"privateIP"`
@@ -194,6 +196,12 @@ func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string
 	return ids
 }
 
+// RunSpotInstance makes a machine of a one-time spot request, which can be terminated only.
+func (c *CloudServer) RunSpotInstance(t testing.TB, infraID, name string) string {
+	t.Helper()
+	return c.runInstance(t, infraID, name, "InstanceMarketOptions.MarketType", "spot")
+}
+
 // StopInstance stops one machine in the cloud itself, without the manager.
 func (c *CloudServer) StopInstance(t testing.TB, id string) {
 	t.Helper()
@@ -207,17 +215,22 @@ func (c *CloudServer) ReplaceInstance(t testing.TB, infraID, id string) string {
 	return c.runInstance(t, infraID, infraID+"-replacement")
 }
 
-func (c *CloudServer) runInstance(t testing.TB, infraID, name string) string {
+// runInstance takes further parameters of the call, each a name and a value.
+func (c *CloudServer) runInstance(t testing.TB, infraID, name string, parameters ...string) string {
 	t.Helper()
 	var made struct {
 		IDs []string `xml:"instancesSet>item>instanceId"`
 	}
-	c.callEC2(t, url.Values{
+	form := url.Values{
 		"Action": {"RunInstances"}, "ImageId": {"ami-test"}, "MinCount": {"1"}, "MaxCount": {"1"},
 		"TagSpecification.1.ResourceType": {"instance"},
 		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
 		"TagSpecification.1.Tag.2.Key": {clusterTag(infraID)}, "TagSpecification.1.Tag.2.Value": {"owned"},
-	}, func(answer []byte) error { return xml.Unmarshal(answer, &made) })
+	}
+	for pair := range slices.Chunk(parameters, 2) {
+		form.Set(pair[0], pair[1])
+	}
+	c.callEC2(t, form, func(answer []byte) error { return xml.Unmarshal(answer, &made) })
 	if len(made.IDs) != 1 {
 		t.Fatalf("RunInstances: expected one machine, found %v", made.IDs)
 	}

@@ -66,6 +66,8 @@ const (
 	StoppingMachinesReason = "StoppingMachines"
 	// WaitingForMachinesToStopReason means that machines are stopping.
 	WaitingForMachinesToStopReason = "WaitingForMachinesToStop"
+	// TerminatingSpotMachinesReason means that every other machine is stopped, and spot machines are terminated that the cluster makes anew.
+	TerminatingSpotMachinesReason = "TerminatingSpotMachines"
 	// FailedToStopReason means that the cloud refused to stop machines.
 	FailedToStopReason = "FailedToStop"
 	// StartingMachinesReason means that machines are asked to start.
@@ -161,6 +163,13 @@ type HibernationRecord struct {
 	// +listType=map
 	// +listMapKey=name
 	Nodes []RecordedNode `json:"nodes,omitempty"`
+	// SpotMachines are machines that are terminated once every other one is stopped, by the cloud's ids: when the hibernation began, each
+	// had an OpenShift Machine of a MachineSet, which is deleted at the resume so that a new one is made.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=500
+	// +kubebuilder:validation:items:MaxLength=64
+	SpotMachines []string `json:"spotMachines,omitempty"`
 }
 
 // RecordedNode is a node as it was before the hibernation.

@@ -30,6 +30,7 @@ import (
 var (
 	_ actuator.Actuator      = (*Actuator)(nil)
 	_ actuator.BatchActuator = (*Actuator)(nil)
+	_ actuator.Terminator    = (*Actuator)(nil)
 )
 
 // RequestSender sends the requests of all accounts; *http.Client is one.
@@ -240,7 +241,7 @@ func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, pa
 			machine := actuator.Machine{
 				ID: awssdk.ToString(i.InstanceId), State: state,
 				Name: strings.ToValidUTF8(name[:min(len(name), maxNameBytes)], ""), Addresses: addressesOf(i),
-				Account: c.accountName(awssdk.ToString(reservation.OwnerId)),
+				Account: c.accountName(awssdk.ToString(reservation.OwnerId)), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
 			}
 			for _, owner := range owners {
 				found[owner] = append(found[owner], machine)
@@ -327,8 +328,8 @@ func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) e
 	return a.StartAll(ctx, t, [][]string{ids})[0]
 }
 
-// Stop implements actuator.Actuator. A cluster with machines that EC2 can only terminate, such as those of one-time spot requests, is
-// left as it is, with EC2's own words in the error.
+// Stop implements actuator.Actuator. A cluster with machines among the given ones that EC2 can only terminate, such as those of one-time
+// spot requests, is left as it is, with EC2's own words in the error.
 func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
 	if err := a.RequireStopRights(ctx, t, ids); err != nil {
 		return err
@@ -361,7 +362,27 @@ func (a *Actuator) StopAll(ctx context.Context, t actuator.Target, clusters [][]
 	})
 }
 
-// onlyOnce keeps the SDK from sending a stop again by itself: whoever has it sent again first reads whether it is still wanted.
+// RequireTerminateRights implements actuator.Terminator.
+func (a *Actuator) RequireTerminateRights(ctx context.Context, t actuator.Target, ids []string) error {
+	c, err := a.clientFor(ctx, t)
+	if err != nil {
+		return err
+	}
+	return c.requirePermission(ctx, terminateInstances, ids, func(ctx context.Context, ids []string) error {
+		_, err := c.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids, DryRun: awssdk.Bool(true)})
+		return err
+	})
+}
+
+// TerminateAll implements actuator.Terminator.
+func (a *Actuator) TerminateAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return a.changePower(ctx, t, terminateInstances, clusters, func(ctx context.Context, c *accountClient, ids []string) error {
+		_, err := c.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}, onlyOnce)
+		return err
+	})
+}
+
+// onlyOnce keeps the SDK from sending an order again by itself: whoever has it sent again first reads whether it is still wanted.
 func onlyOnce(o *ec2.Options) { o.Retryer = awssdk.NopRetryer{} }
 
 // requirePermissions asks by dry runs whether the machines may be started and stopped: what is refused halfway leaves a cluster that is
@@ -381,30 +402,35 @@ func (c *accountClient) requirePermissions(ctx context.Context, ids []string) er
 			return err
 		}},
 	} {
-		group, ctx := errgroup.WithContext(ctx)
-		group.SetLimit(parallelCalls)
-		for batch := range slices.Chunk(ids, maxBatchSize) {
-			group.Go(func() error {
-				err := c.callWithTimeout(ctx, call.operation, func(ctx context.Context) error { return call.ask(ctx, batch) })
-				// That the call would succeed is an error of the cloud too, and what is wrong with single machines shows when they stop.
-				if _, isOfMachine := errors.AsType[*machineRefusedError](err); isOfMachine {
-					return nil
-				}
-				if e, ok := errors.AsType[*actuator.Error](err); ok && e.Class == actuator.PermissionDenied {
-					return &actuator.Error{Class: e.Class, Message: e.Message + "; no machine is stopped without the rights to stop and to start all of them"}
-				}
-				return err
-			})
-		}
-		if err := group.Wait(); err != nil {
+		if err := c.requirePermission(ctx, call.operation, ids, call.ask); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// changePower starts or stops all machines in as few calls as possible. The machines of a cluster that are refused end up in its
-// error.
+// requirePermission asks by dry runs of one operation.
+func (c *accountClient) requirePermission(ctx context.Context, operation string, ids []string, ask func(context.Context, []string) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelCalls)
+	for batch := range slices.Chunk(ids, maxBatchSize) {
+		group.Go(func() error {
+			err := c.callWithTimeout(ctx, operation, func(ctx context.Context) error { return ask(ctx, batch) })
+			// That the call would succeed is an error of the cloud too, and what is wrong with single machines shows when they stop.
+			if _, isOfMachine := errors.AsType[*machineRefusedError](err); isOfMachine {
+				return nil
+			}
+			if e, ok := errors.AsType[*actuator.Error](err); ok && e.Class == actuator.PermissionDenied {
+				return &actuator.Error{Class: e.Class, Message: e.Message + "; no machine is stopped without the rights to stop and to start all of them, and to terminate spot machines"}
+			}
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// changePower starts, stops or terminates all machines in as few calls as possible. The machines of a cluster that are refused end up
+// in its error.
 func (a *Actuator) changePower(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(context.Context, *accountClient, []string) error) []error {
 	errs := make([]error, len(clusters))
 	c, err := a.clientFor(ctx, t)
@@ -487,6 +513,8 @@ func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, i
 	case p.operation == stopInstances && machine.class == actuator.Other:
 		// What cannot be stopped at all keeps its cluster as it is: one that is down in part is of no use to anybody.
 		return &actuator.Error{Class: machine.class, Message: fmt.Sprintf("%s: %s for one of %s: %s", p.operation, machine.code, joinIDs(ids), machine.message)}
+	case p.operation == terminateInstances && machine.class == actuator.NotFound && len(ids) == 1:
+		return nil // It is gone.
 	case len(ids) == 1:
 		refused[machine.code] = append(refused[machine.code], refusedMachine{id: ids[0], why: machine})
 		return nil

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -23,8 +24,9 @@ import (
 
 // The operations whose refusals may concern single machines.
 const (
-	startInstances = "StartInstances"
-	stopInstances  = "StopInstances"
+	startInstances     = "StartInstances"
+	stopInstances      = "StopInstances"
+	terminateInstances = "TerminateInstances"
 )
 
 // machineRefusedError is an answer of the cloud that may concern only some of the machines a call names.
@@ -63,7 +65,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	case class == actuator.Other && status >= http.StatusInternalServerError:
 		return c.unreachableError(operation, c.describeStatus(status))
 	// Other machines may be better off, unlike after an error of the account, the network or the rate.
-	case urgencyOf(class) >= 0 && (operation == stopInstances || operation == startInstances):
+	case urgencyOf(class) >= 0 && slices.Contains([]string{stopInstances, startInstances, terminateInstances}, operation):
 		return &machineRefusedError{class: class, code: code, message: message}
 	default:
 		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, code, message)}
@@ -123,7 +125,7 @@ func asAPIError(err error) (smithy.APIError, bool) { return errors.AsType[smithy
 // hintFor adds what EC2's own message leaves open.
 func hintFor(operation, code string) string {
 	if operation == stopInstances && (code == "UnsupportedOperation" || code == "IncorrectSpotRequestState") {
-		return "spot machines cannot be stopped here and are never terminated for it: "
+		return "spot machines of one-time requests cannot be stopped, and only those are terminated that a MachineSet of OpenShift makes anew: "
 	}
 	return ""
 }

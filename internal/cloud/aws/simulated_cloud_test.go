@@ -3,6 +3,7 @@
 package aws
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,6 +29,9 @@ type simulatedCloud struct {
 	actuator *Actuator
 	clusters int
 }
+
+// terminate is the operation that is not in the contract of all actuators.
+const terminate actuatortest.Operation = "terminate"
 
 func startCloud(t *testing.T) *simulatedCloud {
 	t.Helper()
@@ -89,7 +93,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 		return false
 	}
 	action := map[actuatortest.Operation]string{
-		actuatortest.Observe: "DescribeInstances", actuatortest.Stop: stopInstances, actuatortest.Start: startInstances,
+		actuatortest.Observe: "DescribeInstances", actuatortest.Stop: stopInstances, actuatortest.Start: startInstances, terminate: terminateInstances,
 	}[op]
 	c.cloud.InjectFault(t, testenv.CloudFault{
 		Action: action, InstanceIDs: ids, Code: code,
@@ -152,7 +156,7 @@ func TestSimulatedCloud(t *testing.T) {
 			ids := c.Create(t, 2)
 			spot := c.createSpot(t)
 			err := c.Actuator().Stop(t.Context(), c.Target(), append(slices.Clone(ids), spot))
-			if want := "spot machines cannot be stopped here"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), spot) {
+			if want := "spot machines of one-time requests cannot be stopped"; err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), spot) {
 				t.Errorf("stop: %v, want %q and %s", err, want, spot)
 			}
 			c.Settle(t)
@@ -162,6 +166,39 @@ func TestSimulatedCloud(t *testing.T) {
 				if m.State != actuator.Running {
 					t.Errorf("machine %s is %s, want none stopped before all can be", m.ID, m.State)
 				}
+			}
+		},
+		"spot machines are seen, and terminated beside others that are refused or gone": func(t *testing.T, c *simulatedCluster) {
+			ids, protected, spot := c.Create(t, 1), c.createSpot(t), c.createSpot(t)
+			machines, err := c.Actuator().Observe(t.Context(), c.Target())
+			testenv.ExpectNoError(t, err)
+			for _, m := range machines {
+				if isSpot := m.ID != ids[0]; m.Spot != isSpot {
+					t.Errorf("%s is a spot machine: %t, want %t", m.ID, m.Spot, isSpot)
+				}
+			}
+			c.Fail(t, actuator.Other, terminate, protected)
+			const gone = "i-0123456789abcdef0"
+			err = c.cloud.actuator.TerminateAll(t.Context(), c.Target(), [][]string{{protected, spot, gone}})[0]
+			if known, ok := errors.AsType[*actuator.Error](err); !ok || !slices.Equal(known.RefusedIDs, []string{protected}) {
+				t.Errorf("terminate: %v, want %s alone to be refused", err, protected)
+			}
+			machines, err = c.Actuator().Observe(t.Context(), c.Target())
+			if err != nil || slices.ContainsFunc(machines, func(m actuator.Machine) bool { return m.ID == spot }) || len(machines) != 2 {
+				t.Errorf("observe: %+v and error %v, want all but %s", machines, err, spot)
+			}
+		},
+		"the rights to terminate are asked for by a dry run": func(t *testing.T, c *simulatedCluster) {
+			spot := c.createSpot(t)
+			c.cloud.countCalls(t)
+			testenv.ExpectNoError(t, c.cloud.actuator.RequireTerminateRights(t.Context(), c.Target(), []string{spot}))
+			if calls := c.cloud.countCalls(t); calls[terminateInstances] > 0 || calls[terminateInstances+".dryRun"] != 1 {
+				t.Errorf("found the calls %v, want one dry run", calls)
+			}
+			c.Fail(t, actuator.PermissionDenied, terminate)
+			err := c.cloud.actuator.RequireTerminateRights(t.Context(), c.Target(), []string{spot})
+			if actuator.ClassOf(err) != actuator.PermissionDenied || !strings.Contains(err.Error(), "no machine is stopped without the rights") {
+				t.Errorf("found %v, want class %q", err, actuator.PermissionDenied)
 			}
 		},
 		"terminated machines are left out, and machines have their names": func(t *testing.T, c *simulatedCluster) {

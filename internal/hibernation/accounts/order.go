@@ -19,8 +19,9 @@ type Verb string
 
 // The verbs.
 const (
-	StopVerb  Verb = "stop"
-	StartVerb Verb = "start"
+	StopVerb      Verb = "stop"
+	StartVerb     Verb = "start"
+	TerminateVerb Verb = "terminate"
 )
 
 // firstStopPause is the first pause before stops are sent again, and stopPatience for how long they are.
@@ -30,10 +31,12 @@ const firstStopPause, stopPatience = 300 * time.Millisecond, 15 * time.Second
 // up the orders for longer than the cloud takes for them.
 const parallelReads = 32
 
-// order is that machines of a cluster are to be stopped or started.
+// order is that machines of a cluster are to be stopped, started or terminated.
 type order struct {
 	verb Verb
 	ids  []string
+	// terminatedLater are machines that are to be terminated after this stop: none is stopped without the rights to that.
+	terminatedLater []string
 	// isOpen is set until the cloud has answered.
 	isOpen bool
 	since  time.Time
@@ -73,9 +76,18 @@ func (c confirmedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })
 }
 
-// Order has machines of a cluster stopped or started, and returns at once. Machines that were refused rest for a time. A refusal stands
-// until the cloud has taken an order: Look tells it.
+// Order has machines of a cluster stopped, started or terminated, and returns at once. Machines that were refused rest for a time. A
+// refusal stands until the cloud has taken an order: Look tells it.
 func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
+	s.orderAfterCheck(name, verb, ids, nil, rest)
+}
+
+// OrderStop is an Order to stop machines before others are terminated. None is stopped without the rights to terminate those.
+func (s *Service) OrderStop(name types.NamespacedName, ids, terminatedLater []string, rest time.Duration) {
+	s.orderAfterCheck(name, StopVerb, ids, terminatedLater, rest)
+}
+
+func (s *Service) orderAfterCheck(name types.NamespacedName, verb Verb, ids, terminatedLater []string, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clusters[name]
@@ -92,7 +104,7 @@ func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest
 		ids = without(ids, o.refusedIDs)
 	}
 	if len(ids) > 0 && !o.isOpen && !c.confirmed.covers(verb, ids, now) {
-		o.ids, o.isOpen, o.since = slices.Clone(ids), true, now
+		o.ids, o.terminatedLater, o.isOpen, o.since = slices.Clone(ids), slices.Clone(terminatedLater), true, now
 		c.account.pending[name] = o
 		if !c.account.isOrdering[verb] {
 			s.wakeBy(later(now.Add(gatherTime), c.account.nextOrder))
@@ -181,10 +193,13 @@ func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch [
 			machines += len(o.ids)
 		}
 	}
-	if verb == StopVerb {
+	switch verb {
+	case StopVerb:
 		requireRights(limited, a.batch, batch, new(maxRightsQuestions))
-		s.stopConfirmed(limited, a.batch, batch, settle)
-	} else {
+		s.giveConfirmed(limited, a.batch.StopAll, batch, settle)
+	case TerminateVerb:
+		s.giveConfirmed(limited, terminateAll(a.batch), batch, settle)
+	case StartVerb:
 		give(limited, a.batch.StartAll, batch)
 		settle(batch)
 	}
@@ -201,8 +216,23 @@ func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch [
 	s.wakeUp()
 }
 
+// giveAll is how a cloud takes orders of one verb, with an error for each cluster.
+type giveAll func(context.Context, actuator.Target, [][]string) []error
+
+// terminateAll refuses what the cloud cannot do: an actuator may have been replaced since the machines were recorded.
+func terminateAll(batch actuator.BatchActuator) giveAll {
+	if cloud, ok := batch.(actuator.Terminator); ok {
+		return cloud.TerminateAll
+	}
+	return func(_ context.Context, _ actuator.Target, clusters [][]string) []error {
+		return eachCluster(clusters, func([]string) error {
+			return &actuator.Error{Class: actuator.Other, Message: "Expected an actuator that terminates spot machines, found one that does not"}
+		})
+	}
+}
+
 // give sends orders that were neither refused nor withdrawn, and returns those that were sent.
-func give(ctx context.Context, do func(context.Context, actuator.Target, [][]string) []error, batch []*clusterOrder) []*clusterOrder {
+func give(ctx context.Context, do giveAll, batch []*clusterOrder) []*clusterOrder {
 	leaving := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
 	var ids [][]string
 	for _, o := range leaving {
@@ -216,13 +246,13 @@ func give(ctx context.Context, do func(context.Context, actuator.Target, [][]str
 	return leaving
 }
 
-// stopConfirmed sends stops again for a while if the cloud is busy or gone, and reads the specs each time before. Orders that are
-// answered do not wait for the others.
-func (s *Service) stopConfirmed(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder, settle func([]*clusterOrder)) {
+// giveConfirmed sends stops and terminations again for a while if the cloud is busy or gone, and reads the specs each time before.
+// Orders that are answered do not wait for the others.
+func (s *Service) giveConfirmed(ctx context.Context, do giveAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
 	began := s.Clock.Now()
 	for pause := firstStopPause; ; pause *= 2 {
 		s.confirmStops(ctx, orders)
-		again := slices.DeleteFunc(give(ctx, batch.StopAll, orders), func(o *clusterOrder) bool {
+		again := slices.DeleteFunc(give(ctx, do, orders), func(o *clusterOrder) bool {
 			class := actuator.ClassOf(o.err)
 			return o.err == nil || class != actuator.Throttled && class != actuator.Unreachable
 		})
@@ -258,12 +288,8 @@ const maxRightsQuestions = 20
 
 // requireRights finds the orders for which rights are missing; the answer for all may be that of one cluster.
 func requireRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder, questions *int) {
-	var ids []string
-	for _, o := range orders {
-		ids = append(ids, o.ids...)
-	}
 	*questions--
-	err := batch.RequireStopRights(ctx, orders[0].target, ids)
+	err := askForRights(ctx, batch, orders)
 	mayBeOfOne := actuator.ClassOf(err) == actuator.PermissionDenied || !isOfAccount(err)
 	switch {
 	case err == nil:
@@ -278,7 +304,21 @@ func requireRights(ctx context.Context, batch actuator.BatchActuator, orders []*
 	}
 }
 
-// confirmStops reads the specs once more, right before the machines are stopped.
+func askForRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder) error {
+	var ids, terminatedLater []string
+	for _, o := range orders {
+		ids, terminatedLater = append(ids, o.ids...), append(terminatedLater, o.terminatedLater...)
+	}
+	if err := batch.RequireStopRights(ctx, orders[0].target, ids); err != nil || len(terminatedLater) == 0 {
+		return err
+	}
+	if cloud, ok := batch.(actuator.Terminator); ok {
+		return cloud.RequireTerminateRights(ctx, orders[0].target, terminatedLater)
+	}
+	return terminateAll(batch)(ctx, orders[0].target, [][]string{terminatedLater})[0]
+}
+
+// confirmStops reads the specs once more, right before the machines are stopped or terminated.
 func (s *Service) confirmStops(ctx context.Context, batch []*clusterOrder) {
 	var group errgroup.Group
 	group.SetLimit(parallelReads)

@@ -135,7 +135,7 @@ func (s *Service) takeJobs() ([]func(context.Context), time.Duration) {
 			a.isLooking = true
 			jobs = append(jobs, func(ctx context.Context) { s.lookAt(ctx, a, names) })
 		}
-		for _, verb := range []Verb{StopVerb, StartVerb} {
+		for _, verb := range []Verb{StopVerb, TerminateVerb, StartVerb} {
 			if at, ok := a.orderTime(verb); ok && at.After(now) {
 				next = earlier(next, at)
 			} else if ok {

@@ -288,6 +288,8 @@ func follow(machines []actuator.Machine, verb Verb, ids []string) {
 		switch {
 		case verb == StopVerb && (m.State == actuator.Running || m.HoldsCapacity):
 			m.State, m.HoldsCapacity = actuator.Stopping, false
+		case verb == TerminateVerb && (m.State == actuator.Running || m.State == actuator.Starting):
+			m.State = actuator.Stopping
 		case verb == StartVerb && m.State == actuator.Stopped:
 			m.State = actuator.Starting
 		}

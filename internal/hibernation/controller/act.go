@@ -22,16 +22,23 @@ import (
 func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
-		c.accounts.Order(seen.name, accounts.StopVerb, do.IDs, plan.RetryAfter)
+		c.accounts.OrderStop(seen.name, do.IDs, do.TerminatedLater, plan.RetryAfter)
+	case hibernation.TerminateMachines:
+		log.FromContext(ctx).Info("Terminating spot machines", "machines", do.IDs)
+		c.accounts.Order(seen.name, accounts.TerminateVerb, do.IDs, plan.RetryAfter)
 	case hibernation.StartMachines:
 		c.accounts.Order(seen.name, accounts.StartVerb, do.IDs, plan.RetryAfter)
 	case hibernation.ApproveRequests:
 		// Machines that are being started go on.
-		c.accounts.Withdraw(seen.name, accounts.StopVerb)
+		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.TerminateVerb)
 		log.FromContext(ctx).Info("Approving certificate requests", "requests", do.Requests)
 		c.approveRequests(seen, do.Requests)
+	case hibernation.ReplaceMachines:
+		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.TerminateVerb)
+		log.FromContext(ctx).Info("Deleting Machines of terminated spot machines", "machines", do.Machines)
+		c.pool.Replace(seen.name, do.Machines)
 	case hibernation.NoAction:
-		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.StartVerb)
+		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.TerminateVerb, accounts.StartVerb)
 	}
 	return nil
 }

@@ -50,6 +50,8 @@ type clusterObservation struct {
 	approvals *resumeApprovals
 	// ownerInterval is when a cluster is looked at again whose machines belong to another one; zero otherwise.
 	ownerInterval time.Duration
+	// replaced are Machines that were deleted since the last pass.
+	replaced []string
 	// firstLook is nil while the cluster does not resume.
 	firstLook *firstLook
 }
@@ -129,7 +131,7 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 	} else {
 		seen.ObservationError = explainCloudError(look.Err)
 	}
-	if r := look.Refused; r != nil && look.Err == nil && (r.Verb == accounts.StopVerb) == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
+	if r := look.Refused; r != nil && look.Err == nil && (r.Verb != accounts.StartVerb) == (seen.DesiredPowerState == hivev1.PowerStateHibernating) {
 		seen.Refusal = &hibernation.OrderRefusal{ObservationError: *explainCloudError(r.Err), MachineIDs: r.MachineIDs}
 	}
 	return nil
@@ -168,6 +170,8 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	switch {
 	case hibernation.NeedsCertificateRequests(seen.Observed):
 		q.Depth = targetcluster.ReadRequests
+	case hibernation.NeedsMachines(seen.Observed):
+		q.Depth = targetcluster.ReadMachines
 	case hibernation.NeedsNodes(seen.Observed):
 		q.Depth = targetcluster.ReadNodes
 	}
@@ -176,6 +180,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 		return reconcile.ErrPending
 	}
 	seen.ApprovalError = seen.approvals.noteAnswers(look.Approvals)
+	seen.noteReplacement(look)
 	if look.Err != nil {
 		seen.API, seen.APIMessage = hibernation.Unreachable, targetcluster.DescribeError(look.Err)
 		seen.IsAPIProblemLasting = targetcluster.IsLasting(look.Err)
@@ -192,10 +197,25 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	if seen.Nodes = look.Nodes; q.Depth >= targetcluster.ReadNodes {
 		seen.firstLook.compare(seen.Observed)
 	}
+	seen.Replaceable, seen.HasReadMachines = look.Replaceable, look.HasReadMachines
+	if _, ok := seen.actuator.(actuator.Terminator); !ok && seen.DesiredPowerState == hivev1.PowerStateHibernating {
+		seen.Replaceable = nil
+	}
 	if q.Depth >= targetcluster.ReadRequests {
 		seen.judgeRequests(look)
 	}
 	return nil
+}
+
+// replacementRest is how long Machines rest that could not be deleted, so that machines are started meanwhile.
+const replacementRest = 15 * time.Second
+
+func (s *clusterObservation) noteReplacement(look targetcluster.Look) {
+	s.replaced = look.Replaced
+	if last := look.Replacement; last.Err != nil {
+		s.ReplacementError = "they cannot be deleted: " + targetcluster.DescribeError(last.Err)
+		s.IsReplacementResting = s.Now.Sub(last.At) < replacementRest
+	}
 }
 
 // judgeRequests judges the cluster's certificate requests by the machines that may make them.
@@ -205,8 +225,7 @@ func (s *clusterObservation) judgeRequests(look targetcluster.Look) {
 		return
 	}
 	s.requests = look.Requests
-	machines, isOpenShift := look.Machines, look.IsOpenShift
-	inv := buildInventory(s.Observed, machines, isOpenShift)
+	inv := buildInventory(s.Observed, look.Known, look.IsOpenShift)
 	inv.ClockAhead = s.clockAhead
 	inv.LastApprovals, inv.SentApprovals = s.approvals.byNode, s.approvals.sent
 	s.verdicts = csr.JudgeAll(s.requests, inv)

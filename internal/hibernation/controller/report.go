@@ -32,6 +32,9 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 		decided = seen.approvals.untold
 		events = append(events, approvalEvents(decided)...)
 	}
+	for some := range slices.Chunk(seen.replaced, maxNamesPerEvent) {
+		events = append(events, hibernation.ReplacementEvent(some))
+	}
 	owned := map[string]decision.Condition{
 		hivev1.ClusterHibernatingCondition: plan.Hibernating,
 		hivev1.ClusterReadyCondition:       plan.Ready,
@@ -81,6 +84,9 @@ func addTrouble(owned map[string]decision.Condition, before []metav1.Condition, 
 
 // maxVerdictsPerEvent keeps an event's note within its limit of a kilobyte.
 const maxVerdictsPerEvent = 8
+
+// maxNamesPerEvent keeps an event's note within its limit: a name has 253 bytes at most.
+const maxNamesPerEvent = 3
 
 // approvalEvents tell every approval, and the first of the requests that were left.
 func approvalEvents(decided []csr.Verdict) []decision.Event {

@@ -6,68 +6,166 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 )
 
 const (
-	machinesPath = "/apis/machine.openshift.io/v1beta1/namespaces/openshift-machine-api/machines"
+	machineGroup = "machine.openshift.io"
+	machinesPath = "/apis/" + machineGroup + "/v1beta1/namespaces/openshift-machine-api/machines"
 	// machineConfigPath is served by OpenShift also where it has no Machines.
 	machineConfigPath = "/apis/machineconfiguration.openshift.io"
 	// roleLabel marks the control-plane Machines of OpenShift.
 	roleLabel  = "machine.openshift.io/cluster-api-machine-role"
 	roleMaster = "master"
+	// interruptibleLabel marks the Machines of spot machines.
+	interruptibleLabel = "machine.openshift.io/interruptible-instance"
+	// withoutDrainAnnotation spares a node that is gone from being drained.
+	withoutDrainAnnotation = "machine.openshift.io/exclude-node-draining"
+	// maxInstanceIDBytes is what the record of a hibernation allows.
+	maxInstanceIDBytes = 64
 )
 
-// ListMachines returns the OpenShift Machines of the cluster, and whether it is of OpenShift, with or without them.
-func (c *ClusterClient) ListMachines(ctx context.Context) (machines []csr.KnownMachine, isOpenShift bool, err error) {
-	err = c.listItems(ctx, machinesPath, func(item []byte) error {
-		machines = append(machines, decodeMachine(item))
+// Machines are the OpenShift Machines of a cluster.
+type Machines struct {
+	Known []csr.KnownMachine
+	// Replaceable are those of spot machines of which the cluster makes new ones once they are deleted.
+	Replaceable []hibernation.ReplaceableMachine
+	// IsOpenShift says that the cluster is of OpenShift, with or without Machines.
+	IsOpenShift bool
+}
+
+// ListMachines returns the OpenShift Machines of the cluster.
+func (c *ClusterClient) ListMachines(ctx context.Context) (Machines, error) {
+	var all []decodedMachine
+	err := c.listItems(ctx, machinesPath, func(item []byte) error {
+		all = append(all, decodeMachine(item))
 		return nil
 	})
 	switch {
 	case err == nil:
-		return machines, true, nil
+		return Machines{Known: knownMachines(all), Replaceable: replaceableMachines(all), IsOpenShift: true}, nil
 	case !k8serrors.IsNotFound(err):
-		return nil, false, fmt.Errorf("list Machines: %w", err)
+		return Machines{}, fmt.Errorf("list Machines: %w", err)
 	}
 	err = c.discardAnswer(ctx, c.rest.Get().AbsPath(machineConfigPath))
 	switch {
 	case err == nil:
-		return nil, true, nil
+		return Machines{IsOpenShift: true}, nil
 	case !k8serrors.IsNotFound(err):
-		return nil, false, fmt.Errorf("look for OpenShift: %w", err)
+		return Machines{}, fmt.Errorf("look for OpenShift: %w", err)
 	}
-	return nil, false, nil
+	return Machines{}, nil
 }
 
-// decodeMachine reads the few fields of a Machine that matter; one that does not look like a Machine takes no node.
-func decodeMachine(item []byte) csr.KnownMachine {
-	var fields struct {
-		Metadata objectMetadata `json:"metadata"`
-		Status   struct {
-			NodeRef *struct {
-				Name string `json:"name"`
-			} `json:"nodeRef"`
-			Addresses json.RawMessage `json:"addresses"`
-		} `json:"status"`
+// decodedMachine is what matters of a Machine.
+type decodedMachine struct {
+	known csr.KnownMachine
+	// instance is the machine at the cloud, by its name there; empty while the Machine has none.
+	instance string
+	// replaceable is nil if nobody would make a new one.
+	replaceable *hibernation.ReplaceableMachine
+}
+
+func knownMachines(all []decodedMachine) []csr.KnownMachine {
+	var known []csr.KnownMachine
+	for _, m := range all {
+		known = append(known, m.known)
 	}
+	return known
+}
+
+// replaceableMachines leaves out what two Machines claim to be.
+func replaceableMachines(all []decodedMachine) []hibernation.ReplaceableMachine {
+	claims := map[string]int{}
+	for _, m := range all {
+		claims[m.instance]++
+	}
+	var replaceable []hibernation.ReplaceableMachine
+	for _, m := range all {
+		if m.replaceable != nil && claims[m.instance] == 1 {
+			replaceable = append(replaceable, *m.replaceable)
+		}
+	}
+	return replaceable
+}
+
+// machineFields are the few fields of a Machine that matter.
+type machineFields struct {
+	Metadata struct {
+		objectMetadata
+
+		OwnerReferences json.RawMessage `json:"ownerReferences"`
+	} `json:"metadata"`
+	Spec struct {
+		ProviderID string `json:"providerID"`
+	} `json:"spec"`
+	Status struct {
+		NodeRef *struct {
+			Name string `json:"name"`
+		} `json:"nodeRef"`
+		Addresses json.RawMessage `json:"addresses"`
+	} `json:"status"`
+}
+
+// decodeMachine reads what matters of a Machine; one that does not look like a Machine takes no node.
+func decodeMachine(item []byte) decodedMachine {
+	var fields machineFields
 	if err := json.Unmarshal(item, &fields); err != nil {
-		return csr.KnownMachine{}
+		return decodedMachine{}
 	}
-	addresses, err := decodeInnerList[corev1.NodeAddress](fields.Status.Addresses)
+	return decodedMachine{known: fields.known(), instance: instanceOf(fields.Spec.ProviderID), replaceable: fields.replaceable()}
+}
+
+// instanceOf reads the only form of an id of which machines are terminated.
+func instanceOf(providerID string) string {
+	place, isAWS := strings.CutPrefix(providerID, "aws:///")
+	_, id, hasZone := strings.Cut(place, "/")
+	if !isAWS || !hasZone || strings.Contains(id, "/") || len(id) > maxInstanceIDBytes {
+		return ""
+	}
+	return id
+}
+
+// replaceable returns nil for a Machine whose machine must not be terminated: it is not of a spot machine, of the control plane, not of a
+// MachineSet that makes a new one, or goes already.
+func (f machineFields) replaceable() *hibernation.ReplaceableMachine {
+	_, isSpot := f.Metadata.Labels[interruptibleLabel]
+	m := hibernation.ReplaceableMachine{ID: instanceOf(f.Spec.ProviderID), Name: f.Metadata.Name, UID: f.Metadata.UID}
+	if !isSpot || f.Metadata.Labels[roleLabel] == roleMaster || f.Metadata.DeletionTimestamp != nil || !f.isOfMachineSet() ||
+		m.ID == "" || m.UID == "" || len(validation.NameIsDNSSubdomain(m.Name, false)) > 0 {
+		return nil
+	}
+	return &m
+}
+
+func (f machineFields) isOfMachineSet() bool {
+	owners, err := decodeInnerList[metav1.OwnerReference](f.Metadata.OwnerReferences)
+	return err == nil && slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool {
+		return o.Kind == "MachineSet" && o.Controller != nil && *o.Controller && strings.HasPrefix(o.APIVersion, machineGroup+"/")
+	})
+}
+
+func (f machineFields) known() csr.KnownMachine {
+	addresses, err := decodeInnerList[corev1.NodeAddress](f.Status.Addresses)
 	if err != nil {
 		return csr.KnownMachine{}
 	}
 	m := csr.KnownMachine{
-		Addresses: addresses, Deleting: fields.Metadata.DeletionTimestamp != nil,
-		ControlPlane: fields.Metadata.Labels[roleLabel] == roleMaster,
+		Addresses: addresses, Deleting: f.Metadata.DeletionTimestamp != nil,
+		ControlPlane: f.Metadata.Labels[roleLabel] == roleMaster,
 	}
-	if fields.Status.NodeRef != nil {
-		m.NodeName = fields.Status.NodeRef.Name
+	if f.Status.NodeRef != nil {
+		m.NodeName = f.Status.NodeRef.Name
 		return m
 	}
 	// A Machine whose node has not joined yet has no reference; on AWS the node will be named after the internal DNS name.
@@ -77,4 +175,27 @@ func decodeMachine(item []byte) csr.KnownMachine {
 		}
 	}
 	return m
+}
+
+// ReplaceMachine deletes a Machine, so that its MachineSet makes a new one. One that is gone, or another one of its name, is no error.
+func (c *ClusterClient) ReplaceMachine(ctx context.Context, m hibernation.ReplaceableMachine) error {
+	// With the UID that was judged, the API server refuses with a conflict if the Machine was replaced since.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": m.UID, "annotations": map[string]string{withoutDrainAnnotation: "true"}}})
+	if err != nil {
+		return fmt.Errorf("write annotation: %w", err)
+	}
+	options, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}, Preconditions: metav1.NewUIDPreconditions(m.UID),
+	})
+	if err != nil {
+		return fmt.Errorf("write preconditions: %w", err)
+	}
+	err = c.discardAnswer(ctx, c.rest.Patch(types.MergePatchType).AbsPath(machinesPath, m.Name).Body(patch))
+	if err == nil {
+		err = c.discardAnswer(ctx, c.rest.Delete().AbsPath(machinesPath, m.Name).SetHeader("Content-Type", "application/json").Body(options))
+	}
+	if ignoreDecided(err) != nil {
+		return fmt.Errorf("delete Machine %s: %w", m.Name, err)
+	}
+	return nil
 }

@@ -4,11 +4,13 @@ package targetcluster
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 )
 
@@ -58,9 +60,63 @@ func TestDecodeMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			item, err := json.Marshal(row.object)
 			must(t, err)
-			if diff := cmp.Diff(row.want, decodeMachine(item)); diff != "" {
+			if diff := cmp.Diff(row.want, decodeMachine(item).known); diff != "" {
 				t.Errorf("machine (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+func TestOnlyMachinesThatAreMadeAnewAreReplaceable(t *testing.T) {
+	build := func(change func(metadata, spec map[string]any)) []byte {
+		metadata := map[string]any{
+			"name": "worker-0", "uid": "uid-0", "labels": map[string]any{interruptibleLabel: ""},
+			"ownerReferences": []any{map[string]any{"apiVersion": "machine.openshift.io/v1beta1", "kind": "MachineSet", "name": "workers", "uid": "uid-s", "controller": true}},
+		}
+		spec := map[string]any{"providerID": "aws:///eu-central-1a/i-0"}
+		if change != nil {
+			change(metadata, spec)
+		}
+		item, err := json.Marshal(map[string]any{"metadata": metadata, "spec": spec})
+		must(t, err)
+		return item
+	}
+	owner := func(m map[string]any) map[string]any {
+		owners, _ := m["ownerReferences"].([]any)
+		first, _ := owners[0].(map[string]any)
+		return first
+	}
+	want := []hibernation.ReplaceableMachine{{ID: "i-0", Name: "worker-0", UID: "uid-0"}}
+	if got := replaceableMachines([]decodedMachine{decodeMachine(build(nil))}); !cmp.Equal(got, want) {
+		t.Errorf("expected %+v, found %+v", want, got)
+	}
+	for name, change := range map[string]func(metadata, spec map[string]any){
+		"no spot machine":              func(m, _ map[string]any) { m["labels"] = map[string]any{} },
+		"of the control plane":         func(m, _ map[string]any) { m["labels"] = map[string]any{interruptibleLabel: "", roleLabel: roleMaster} },
+		"being deleted":                func(m, _ map[string]any) { m["deletionTimestamp"] = "2026-07-01T12:00:00Z" },
+		"without an owner":             func(m, _ map[string]any) { delete(m, "ownerReferences") },
+		"of another kind of owner":     func(m, _ map[string]any) { owner(m)["kind"] = "Machine" },
+		"of an owner in another group": func(m, _ map[string]any) { owner(m)["apiVersion"] = "apps/v1" },
+		"of an owner without control":  func(m, _ map[string]any) { owner(m)["controller"] = false },
+		"owners that are none":         func(m, _ map[string]any) { m["ownerReferences"] = "workers" },
+		"without a machine":            func(_, s map[string]any) { delete(s, "providerID") },
+		"at another cloud":             func(_, s map[string]any) { s["providerID"] = "gce:///eu-central-1a/i-0" },
+		"without a zone":               func(_, s map[string]any) { s["providerID"] = "aws:///i-0" },
+		"with more than an id":         func(_, s map[string]any) { s["providerID"] = "aws:///eu-central-1a/i-0/x" },
+		"with an id longer than any":   func(_, s map[string]any) { s["providerID"] = "aws:///a/" + strings.Repeat("i", maxInstanceIDBytes+1) },
+		"with a name that is a path":   func(m, _ map[string]any) { m["name"] = "../../nodes/worker-0" },
+		"without a UID":                func(m, _ map[string]any) { delete(m, "uid") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := replaceableMachines([]decodedMachine{decodeMachine(build(change))}); len(got) > 0 {
+				t.Errorf("expected none, found %+v", got)
+			}
+		})
+	}
+	t.Run("claimed by two Machines", func(t *testing.T) {
+		other := decodeMachine(build(func(m, _ map[string]any) { m["name"], m["labels"] = "master-0", map[string]any{roleLabel: roleMaster} }))
+		if got := replaceableMachines([]decodedMachine{decodeMachine(build(nil)), other}); len(got) > 0 {
+			t.Errorf("expected none, found %+v", got)
+		}
+	})
 }

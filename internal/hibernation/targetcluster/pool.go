@@ -16,7 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/internal/hibernation"
-	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 )
 
 const (
@@ -79,6 +78,7 @@ const (
 	readNothing Depth = iota
 	ReadAPI
 	ReadNodes
+	ReadMachines
 	ReadRequests
 )
 
@@ -106,12 +106,22 @@ type Look struct {
 	// Requests are certificate requests, and RequestsErr says why there are none to judge.
 	Requests    []certificatesv1.CertificateSigningRequest
 	RequestsErr error
-	Machines    []csr.KnownMachine
-	IsOpenShift bool
+	Machines
+	// HasReadMachines says that there are no others.
+	HasReadMachines bool
 	// Version is that of an OpenShift cluster; empty if it is none or its version may not be read. Only looks at the API read it.
 	Version string
 	// Approvals are what became of those that were handed in before.
 	Approvals []Approval
+	// Replaced are the names of Machines that were deleted since a pass was told, and Replacement is what became of the last attempt.
+	Replaced    []string
+	Replacement Replacement
+}
+
+// Replacement is an attempt to have Machines made anew.
+type Replacement struct {
+	At  time.Time
+	Err error
 }
 
 // Approval is what became of the approval of a certificate request. One that was decided, changed or deleted since is no error.
@@ -138,6 +148,10 @@ type pooledCluster struct {
 	// approvals are to be made before the next look, and made are what became of them.
 	approvals []certificatesv1.CertificateSigningRequest
 	made      []Approval
+	// toReplace are Machines to be deleted before the next look, replaced are those that were, and replacement is the last attempt.
+	toReplace   []hibernation.ReplaceableMachine
+	replaced    []string
+	replacement Replacement
 	connection
 }
 
@@ -164,6 +178,7 @@ func (p *Pool) Ask(q Question) (Look, bool) {
 	if c.look != nil && c.look.answers(q) {
 		seen := *c.look
 		seen.Approvals, c.made, c.look = c.made, nil, nil
+		seen.Replaced, seen.Replacement, c.replaced = c.replaced, c.replacement, nil
 		return seen, true
 	}
 	p.hurry(c)
@@ -227,6 +242,16 @@ func (p *Pool) Approve(cluster types.NamespacedName, requests []certificatesv1.C
 	defer p.mu.Unlock()
 	if c := p.clusters[cluster]; c != nil {
 		c.approvals = append(c.approvals, requests...)
+		p.hurry(c)
+	}
+}
+
+// Replace has Machines deleted, and the cluster looked at after that.
+func (p *Pool) Replace(cluster types.NamespacedName, machines []hibernation.ReplaceableMachine) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c := p.clusters[cluster]; c != nil {
+		c.toReplace = machines
 		p.hurry(c)
 	}
 }
@@ -301,6 +326,10 @@ type lookJob struct {
 	question  Question
 	approvals []certificatesv1.CertificateSigningRequest
 	made      []Approval
+	toReplace []hibernation.ReplaceableMachine
+	replaced  []string
+	// replacement is zero if none was tried.
+	replacement Replacement
 }
 
 func (p *Pool) take(name types.NamespacedName) *lookJob {
@@ -319,8 +348,8 @@ func (p *Pool) take(name types.NamespacedName) *lookJob {
 		p.prompt.AddAfter(name, delayStep)
 		return nil
 	}
-	job := &lookJob{connection: c.connection, cluster: c, question: c.Question, approvals: c.approvals}
-	c.due, c.isLooking, c.approvals, c.connection = time.Time{}, true, nil, connection{}
+	job := &lookJob{connection: c.connection, cluster: c, question: c.Question, approvals: c.approvals, toReplace: c.toReplace}
+	c.due, c.isLooking, c.approvals, c.toReplace, c.connection = time.Time{}, true, nil, nil, connection{}
 	return job
 }
 
@@ -343,15 +372,29 @@ func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 		}
 		job.made = append(job.made, Approval{Request: r, IsMade: err == nil, Err: ignoreDecided(err)})
 	}
+	if look.Err == nil {
+		job.replace(ctx, client, look.At)
+	}
 	if look.Err == nil && look.Depth > readNothing {
 		look.Err = client.read(ctx, look)
 	}
 	look.Took = p.Clock.Since(look.At)
 	if look.Err != nil {
 		// Half of what was to be read is nothing to decide by: a node that is missing in the list would look gone.
-		look.Nodes, look.Requests, look.Machines = nil, nil, nil
+		look.Nodes, look.Requests, look.Machines, look.HasReadMachines = nil, nil, Machines{}, false
 	}
 	return look
+}
+
+// replace ends with the first error: what is left is tried again by a later pass.
+func (j *lookJob) replace(ctx context.Context, client *ClusterClient, now time.Time) {
+	for _, m := range j.toReplace {
+		j.replacement = Replacement{At: now, Err: client.ReplaceMachine(ctx, m)}
+		if j.replacement.Err != nil {
+			return
+		}
+		j.replaced = append(j.replaced, m.Name)
+	}
 }
 
 // ignoreDecided drops the errors of requests that were decided, changed or deleted since they were judged.
@@ -415,7 +458,10 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	}
 	isAsBefore := silence != "" && silence == c.silence
 	c.silence, c.isSlow = silence, silence != "" && look.Took > patientAfter
-	c.made = append(c.made, job.made...)
+	c.made, c.replaced = append(c.made, job.made...), append(c.replaced, job.replaced...)
+	if !job.replacement.At.IsZero() {
+		c.replacement = job.replacement
+	}
 	if look.Err == nil && look.Depth == ReadAPI {
 		c.isPlain = !look.IsOpenShift
 	}
@@ -452,8 +498,11 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 			return err
 		}
 	}
-	if look.Depth < ReadRequests {
+	switch {
+	case look.Depth < ReadMachines:
 		return nil
+	case look.Depth < ReadRequests:
+		return c.readMachines(ctx, look)
 	}
 	if look.Requests, err = c.ListRequests(ctx); IsTooCostly(err) {
 		// Whoever fills a cluster with requests must not make it look unreachable.
@@ -462,6 +511,14 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	} else if err != nil {
 		return err
 	}
-	look.Machines, look.IsOpenShift, err = c.ListMachines(ctx)
+	return c.readMachines(ctx, look)
+}
+
+// readMachines knows of none where the kubeconfig's user may not list them before a hibernation: nothing is terminated then.
+func (c *ClusterClient) readMachines(ctx context.Context, look *Look) (err error) {
+	look.Machines, err = c.ListMachines(ctx)
+	if look.HasReadMachines = err == nil; k8serrors.IsForbidden(err) && look.Depth == ReadMachines {
+		return nil
+	}
 	return err
 }

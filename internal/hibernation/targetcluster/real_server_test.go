@@ -142,8 +142,8 @@ func testNodes(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 
 func testMachines(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 	t.Helper()
-	if list, served, err := c.ListMachines(t.Context()); err != nil || served || len(list) > 0 {
-		t.Errorf("without the kind: %d Machines, served %t, %v", len(list), served, err)
+	if list, err := c.ListMachines(t.Context()); err != nil || list.IsOpenShift || len(list.Known) > 0 {
+		t.Errorf("without the kind: %+v, %v", list, err)
 	}
 	def := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "machines.machine.openshift.io"},
@@ -167,9 +167,9 @@ func testMachines(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 		m.SetName("worker-0")
 		testenv.Eventually(t, "Machines are served", func() error { return client.IgnoreAlreadyExists(hub.Client.Create(t.Context(), m)) })
 	}
-	list, served, err := c.ListMachines(t.Context())
-	if err != nil || !served || len(list) != 1 || list[0].NodeName != "openshift-machine-api" {
-		t.Errorf("found %d Machines, served %t (%v), want the one of openshift-machine-api", len(list), served, err)
+	list, err := c.ListMachines(t.Context())
+	if err != nil || !list.IsOpenShift || len(list.Known) != 1 || list.Known[0].NodeName != "openshift-machine-api" {
+		t.Errorf("found %+v (%v), want the one Machine of openshift-machine-api", list, err)
 	}
 }
 

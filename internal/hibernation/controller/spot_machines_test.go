@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const (
+	machineNamespace = "openshift-machine-api"
+	machineFinalizer = "machine.machine.openshift.io"
+	terminations     = "TerminateInstances"
+)
+
+func machineKind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "machine.openshift.io", Version: "v1beta1", Kind: kind}
+}
+
+// TestSpotMachines has clusters with a spot machine of a MachineSet, at one API server with OpenShift's Machines.
+func TestSpotMachines(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.InstallCRDs(t, "testdata/openshift-machines.yaml")
+	e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: machineNamespace}})
+	stop := e.startManager(t, clouds())
+	t.Run("rows", func(t *testing.T) {
+		for name, row := range map[string]func(*testing.T, *env){
+			"they are terminated last, and new ones are made at the resume":  terminatesAndReplaces,
+			"a hibernation that is cancelled terminates none":                cancelledTerminatesNone,
+			"one whose Machine does not say so keeps its cluster running":    keepsOtherSpotMachines,
+			"without the right to terminate no machine is stopped":           asksForTerminationFirst,
+			"one that is protected keeps its cluster from hibernating whole": tellsProtectedSpotMachine,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				row(t, e)
+			})
+		}
+	})
+	stop()
+	terminatesBesideManagersThatEnd(t, e)
+}
+
+// spotCluster is a cluster with one machine more, of a MachineSet that makes another one when its Machine is deleted.
+type spotCluster struct {
+	*testCluster
+	set *unstructured.Unstructured
+	// spot is the machine that it has now, and made are the names of all Machines so far.
+	spot string
+	made []string
+	// withoutDrain says for each Machine that was deleted whether its node was to be drained.
+	withoutDrain map[string]bool
+	labels       map[string]string
+}
+
+// newSpotCluster makes one at a cloud of its own, whose calls are counted.
+func (e *env) newSpotCluster(t *testing.T, labels map[string]string) *spotCluster {
+	t.Helper()
+	s := &spotCluster{labels: labels, withoutDrain: map[string]bool{}, set: &unstructured.Unstructured{}}
+	s.testCluster = e.newCluster(t, func(r *clusterSetup) {
+		r.cloud = testenv.StartCloud(t)
+		// The manager has to have seen the machine before it hibernates the cluster.
+		s.testCluster = &testCluster{env: e, cloud: r.cloud, infraID: r.cd.Spec.ClusterMetadata.InfraID}
+		s.set.SetGroupVersionKind(machineKind("MachineSet"))
+		s.set.SetNamespace(machineNamespace)
+		s.set.SetName(s.infraID)
+		e.ExpectCreated(t, s.set)
+		s.reconcileMachines(t)
+	})
+	s.awaitRunning(t)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	return s
+}
+
+func interruptible() map[string]string {
+	return map[string]string{"machine.openshift.io/interruptible-instance": ""}
+}
+
+// reconcileMachines does what OpenShift's controllers do: it lets deleted Machines go, and makes one if there is none.
+func (s *spotCluster) reconcileMachines(t *testing.T) {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(machineKind("MachineList"))
+	if err := s.env.Client.List(t.Context(), list, client.InNamespace(machineNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	stays := 0
+	for i := range list.Items {
+		m := &list.Items[i]
+		switch {
+		case !metav1.IsControlledBy(m, s.set):
+		case m.GetDeletionTimestamp() == nil:
+			stays++
+		default:
+			s.withoutDrain[m.GetName()] = m.GetAnnotations()["machine.openshift.io/exclude-node-draining"] != ""
+			controllerutil.RemoveFinalizer(m, machineFinalizer)
+			if err := client.IgnoreNotFound(s.env.Client.Update(t.Context(), m)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if stays > 0 {
+		return
+	}
+	name := fmt.Sprintf("%s-%d", s.infraID, len(s.made))
+	s.spot = s.cloud.RunSpotInstance(t, s.infraID, name)
+	m := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"providerID": "aws:///" + testenv.Region + "a/" + s.spot}}}
+	m.SetGroupVersionKind(machineKind("Machine"))
+	m.SetNamespace(machineNamespace)
+	m.SetName(name)
+	m.SetLabels(s.labels)
+	m.SetFinalizers([]string{machineFinalizer})
+	m.SetOwnerReferences([]metav1.OwnerReference{*metav1.NewControllerRef(s.set, machineKind("MachineSet"))})
+	s.env.ExpectCreated(t, m)
+	s.made = append(s.made, name)
+}
+
+// awaitPowerState waits while the MachineSet does its part.
+func (s *spotCluster) awaitPowerState(t *testing.T, state hivev1.PowerState) {
+	t.Helper()
+	testenv.Eventually(t, s.infraID+" becomes "+string(state), func() error {
+		s.reconcileMachines(t)
+		return s.hasCondition(settledCondition(state))
+	})
+	if state == hivev1.PowerStateRunning {
+		s.awaitRunning(t) // A cluster runs before the machines do that it makes anew.
+	}
+	s.awaitSettled(t, state)
+}
+
+// awaitRunning waits until the spot machine runs, as the MachineSet has made it.
+func (s *spotCluster) awaitRunning(t *testing.T) {
+	t.Helper()
+	testenv.Eventually(t, "all machines run", func() error { return s.cloud.ExpectState(t, s.infraID, "running") })
+}
+
+func (s *spotCluster) find(t *testing.T, id string) testenv.CloudInstance {
+	t.Helper()
+	all := s.cloud.ListInstances(t, s.infraID)
+	i := slices.IndexFunc(all, func(m testenv.CloudInstance) bool { return m.ID == id })
+	if i < 0 {
+		t.Fatalf("expected the machine %s, found %+v", id, all)
+	}
+	return all[i]
+}
+
+func terminatesAndReplaces(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newSpotCluster(t, interruptible())
+	first := s.spot
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitPowerState(t, hivev1.PowerStateHibernating)
+	s.expectTerminatedLast(t, first)
+	testenv.ExpectEqual(t, "the recorded spot machines", []string{first}, s.get(t).Status.Hibernation.SpotMachines)
+	e.WaitForEvent(t, s.key.Namespace, hivev1.TerminatingSpotMachinesReason, first)
+
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitPowerState(t, hivev1.PowerStateRunning)
+	s.expectReplaced(t)
+	e.WaitForEvent(t, s.key.Namespace, hibernation.SpotMachinesReplaced, s.made[0])
+}
+
+func (s *spotCluster) expectTerminatedLast(t *testing.T, spot string) {
+	t.Helper()
+	terminated := s.find(t, spot)
+	if terminated.State != "terminated" && terminated.State != "shutting-down" {
+		t.Errorf("the spot machine is %s, want it to be terminated", terminated.State)
+	}
+	for _, id := range s.ids {
+		if m := s.find(t, id); m.State != "stopped" || m.ChangedAt.After(terminated.AskedAt) {
+			t.Errorf("%s is %s since %s, want it to be stopped before the spot machine was terminated at %s", id, m.State, m.ChangedAt, terminated.AskedAt)
+		}
+	}
+}
+
+func (s *spotCluster) expectReplaced(t *testing.T) {
+	t.Helper()
+	s.awaitRunning(t)
+	if len(s.made) != 2 || !s.withoutDrain[s.made[0]] {
+		t.Errorf("expected one Machine to be deleted without a drain and another one to be made, found %v, %v", s.made, s.withoutDrain)
+	}
+}
+
+func cancelledTerminatesNone(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newSpotCluster(t, interruptible())
+	s.cloud.InjectFault(t, testenv.CloudFault{Kind: "stuckStopping", InstanceIDs: s.ids[:1]})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	testenv.Eventually(t, "the other machine is stopped", func() error {
+		return testenv.ErrorIf(s.find(t, s.ids[1]).State != "stopped", "it is not")
+	})
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.cloud.ClearFaults(t)
+	s.awaitPowerState(t, hivev1.PowerStateRunning)
+	if calls := s.cloud.CountCalls(t); calls[terminations] > 0 || calls[terminations+".dryRun"] == 0 || len(s.made) != 1 {
+		t.Errorf("expected a dry run, no termination and no other Machine, found %v and %v", calls, s.made)
+	}
+	if s.find(t, s.spot).State != "running" {
+		t.Errorf("expected %s to run on", s.spot)
+	}
+}
+
+func keepsOtherSpotMachines(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newSpotCluster(t, nil)
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{"spot machines of one-time requests cannot be stopped", s.spot, "no machine is stopped"}})
+	s.expectUntouched(t)
+}
+
+func (s *spotCluster) expectUntouched(t *testing.T) {
+	t.Helper()
+	if err := s.cloud.ExpectState(t, s.infraID, "running"); err != nil {
+		t.Error(err)
+	}
+	if calls := s.cloud.CountCalls(t); calls[terminations] > calls[terminations+".errors"] {
+		t.Errorf("expected no termination, found %v", calls)
+	}
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+}
+
+func asksForTerminationFirst(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newSpotCluster(t, interruptible())
+	s.cloud.InjectFault(t, testenv.CloudFault{Action: terminations, Code: "UnauthorizedOperation", Message: "You may not."})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{terminations, "no machine is stopped without the rights"}})
+	s.expectUntouched(t)
+}
+
+func tellsProtectedSpotMachine(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newSpotCluster(t, interruptible())
+	s.cloud.InjectFault(t, testenv.CloudFault{Action: terminations, Code: "OperationNotPermitted", Message: "Termination protection."})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.FailedToStopReason, []string{s.spot, "Termination protection.", "others are stopped"}})
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitPowerState(t, hivev1.PowerStateRunning)
+	if s.find(t, s.spot).State != "running" || len(s.made) != 1 {
+		t.Errorf("expected the spot machine to run on, found %v", s.made)
+	}
+}
+
+// terminatesBesideManagersThatEnd has another manager go on wherever one has ended: nothing but the status is handed over.
+func terminatesBesideManagersThatEnd(t *testing.T, e *env) {
+	t.Helper()
+	stop := e.startManager(t, clouds())
+	s := e.newSpotCluster(t, interruptible())
+	s.cloud.InjectFault(t, testenv.CloudFault{Kind: "stuckStopping", InstanceIDs: s.ids[:1]})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	testenv.Eventually(t, "a machine stops", func() error {
+		return testenv.ErrorIf(s.find(t, s.ids[0]).State != "stopping", "it does not")
+	})
+	stop()
+	s.cloud.ClearFaults(t)
+	first := s.spot
+	stop = e.startManager(t, clouds())
+	s.awaitPowerState(t, hivev1.PowerStateHibernating)
+	s.expectTerminatedLast(t, first)
+	stop()
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	stop = e.startManager(t, clouds())
+	testenv.Eventually(t, "the Machine is deleted", func() error {
+		m := &unstructured.Unstructured{}
+		m.SetGroupVersionKind(machineKind("Machine"))
+		err := s.env.Client.Get(t.Context(), client.ObjectKey{Namespace: machineNamespace, Name: s.made[0]}, m)
+		if err == nil && m.GetDeletionTimestamp() == nil {
+			return errors.New("it is not")
+		}
+		return err
+	})
+	stop()
+	e.startManager(t, clouds())
+	s.awaitPowerState(t, hivev1.PowerStateRunning)
+	s.expectReplaced(t)
+}

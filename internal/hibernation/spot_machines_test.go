@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+// withSpot puts the second machine of observedCluster, a spot machine, into a record.
+func withSpot(r *hivev1.HibernationRecord) *hivev1.HibernationRecord {
+	r.SpotMachines = []string{"i-1"}
+	return r
+}
+
+func secondSpotMachine(s actuator.MachineState) func(*Observed) {
+	return func(o *Observed) { o.Machines[1].State, o.Machines[1].Spot = s, true }
+}
+
+// withoutSecondMachine is a cluster whose second machine is gone.
+func withoutSecondMachine(o *Observed) { o.Machines = o.Machines[:1] }
+
+func secondOpenShiftMachine() ReplaceableMachine {
+	return ReplaceableMachine{ID: "i-1", Name: "worker", UID: "uid-worker"}
+}
+
+func apiWithMachines(machines ...ReplaceableMachine) func(*Observed) {
+	return func(o *Observed) { o.API, o.HasReadMachines, o.Replaceable = Reachable, true, machines }
+}
+
+func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
+	const on, off, goingOff, goingOn = actuator.Running, actuator.Stopped, actuator.Stopping, actuator.Starting
+	both := apiWithNodes(readyNode("n0"), readyNode("n1"))
+	stopping, starting, waitsForNodes := hivev1.StoppingHibernationReason, hivev1.ResumingHibernationReason, hivev1.WaitingForNodesReason
+	terminate := expectedPlan{"terminate spot machines", TerminateMachines{[]string{"i-1"}}, stopping, hivev1.TerminatingSpotMachinesReason, machineWaitInterval}
+	waitStop := expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
+	replace := ReplaceMachines{[]ReplaceableMachine{secondOpenShiftMachine()}}
+	waitNodes := func(do Action) expectedPlan {
+		return expectedPlan{"waking, nodes not back", do, starting, waitsForNodes, minProbeInterval}
+	}
+	runs := expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval}
+	for name, row := range map[string]struct {
+		in   Observed
+		want expectedPlan
+	}{
+		"the others are stopped first, with the rights to terminate": {
+			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)),
+			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0"}, TerminatedLater: []string{"i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
+		},
+		"one that is not in the record keeps its cluster running": {
+			observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)),
+			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
+		},
+		"one that is no spot machine is never terminated, whatever the record says": {
+			observedCluster(wantHibernating, withSpot(openRecord()), off, secondMachine(on)),
+			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
+		},
+		"it is not terminated before the others are stopped": {observedCluster(wantHibernating, withSpot(openRecord()), goingOff, secondSpotMachine(on)), waitStop},
+		"it is terminated once the others are stopped":       {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(on)), terminate},
+		"one that starts is terminated":                      {observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(goingOn)), terminate},
+		"one that goes is waited for": {
+			observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(goingOff)),
+			expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.TerminatingSpotMachinesReason, machineWaitInterval},
+		},
+		"one that is gone lets its cluster hibernate": {
+			observedCluster(wantHibernating, withSpot(openRecord()), off, withoutSecondMachine),
+			expectedPlan{"asleep", NoAction{}, hivev1.HibernatingHibernationReason, hivev1.HibernatingHibernationReason, closeLookWindow},
+		},
+		"without any other machine nothing is terminated": {
+			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on), func(o *Observed) { o.Machines = o.Machines[1:] }), waitStop,
+		},
+		"a hibernation that is cancelled terminates nothing": {
+			observedCluster("", withSpot(openRecord()), off, secondSpotMachine(on)),
+			expectedPlan{"write the wake-up down", NoAction{}, starting, hivev1.StartingMachinesReason, immediately},
+		},
+		"its Machine is deleted as soon as the cluster answers": {
+			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine())), waitNodes(replace),
+		},
+		"one that the cloud still has is not replaced": {
+			observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine())), runs,
+		},
+		"of two that are in the record only the one that is gone is replaced": {
+			observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine(), ReplaceableMachine{ID: "i-2", Name: "gone", UID: "uid-gone"}),
+				func(o *Observed) { o.Record.SpotMachines = append(o.Record.SpotMachines, "i-2") }),
+			waitNodes(ReplaceMachines{[]ReplaceableMachine{{ID: "i-2", Name: "gone", UID: "uid-gone"}}}),
+		},
+		"Machines of others are not replaced": {
+			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(ReplaceableMachine{ID: "i-2", Name: "other", UID: "uid"})), runs,
+		},
+		"Machines that could not be read are waited for": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both), waitNodes(NoAction{})},
+		"Machines that could not be deleted rest for a while": {
+			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), func(o *Observed) {
+				o.ReplacementError, o.IsReplacementResting = "they cannot be deleted", true
+			}), waitNodes(NoAction{}),
+		},
+		"certificates come first": {
+			observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine()), withRequests("csr-0")),
+			waitNodes(ApproveRequests{[]string{"csr-0"}}),
+		},
+		"a Machine that shows up in the aftercare is deleted, too": {
+			observedCluster("", withSpot(resumedRecord(time.Minute)), on, withoutSecondMachine, both, apiWithMachines(secondOpenShiftMachine())),
+			expectedPlan{"running in part", replace, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minProbeInterval},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			after := p.RequeueAfter
+			if p.ProbeInterval > 0 {
+				after = min(after, p.ProbeInterval)
+			}
+			if diff := cmp.Diff(row.want, expectedPlan{p.Rule, p.Do, p.Hibernating.Reason, p.Ready.Reason, after}); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSpotMachinesAreRecorded(t *testing.T) {
+	const on = actuator.Running
+	many := func(o *Observed) {
+		for i := range 2 * maxSpotMachines {
+			id := fmt.Sprintf("i-%05d", i)
+			o.Machines = append(o.Machines, actuator.Machine{ID: id, State: on, Spot: true})
+			o.Replaceable = append(o.Replaceable, ReplaceableMachine{ID: id, Name: id, UID: id})
+		}
+	}
+	for name, row := range map[string]struct {
+		in    Observed
+		want  []string
+		count int
+	}{
+		"one that the cluster makes anew": {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines(secondOpenShiftMachine())), want: []string{"i-1"}},
+		"not one without such a Machine":  {in: observedCluster(wantHibernating, nil, on, secondSpotMachine(on), apiWithMachines())},
+		"not one that can be stopped":     {in: observedCluster(wantHibernating, nil, on, apiWithMachines(secondOpenShiftMachine()))},
+		"not one of an earlier hibernation, without a look": {
+			in: observedCluster(wantHibernating, withSpot(resumedRecord(time.Hour)), on, secondSpotMachine(on)),
+		},
+		"not one that runs on in a resume that is cancelled, without a look": {
+			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)),
+		},
+		"one that was terminated, in a resume that is cancelled before its Machine is deleted": {
+			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), want: []string{"i-1"},
+		},
+		"not one that was terminated and whose Machine is gone": {
+			in: observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine, apiWithMachines()),
+		},
+		"as many as the schema allows": {in: observedCluster(wantHibernating, nil, on, apiWithMachines(), many), count: maxSpotMachines},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Decide(row.in).Record.SpotMachines
+			if row.count == 0 && !slices.Equal(got, row.want) || row.count > 0 && len(got) != row.count {
+				t.Errorf("expected %v, or so many: %d; found %v", row.want, row.count, got)
+			}
+		})
+	}
+}
+
+func TestWhatIsTerminatedAndReplacedIsTold(t *testing.T) {
+	const on, off = actuator.Running, actuator.Stopped
+	left := observedCluster("", withSpot(resumingRecord(partialResumeAfter+time.Second)), on, withoutSecondMachine, apiWithNodes(readyNode("n0")), apiWithMachines(secondOpenShiftMachine()),
+		func(o *Observed) { o.ReplacementError = "they cannot be deleted: no" })
+	want := decision.True(hivev1.MachinesMissingReason, "The cluster runs without what is missing; OpenShift Machines of terminated spot machines, "+
+		"which are to be deleted so that new ones are made: worker; they cannot be deleted: no")
+	if diff := cmp.Diff(want, Decide(left).Degraded); diff != "" {
+		t.Errorf("degraded (-want +got):\n%s", diff)
+	}
+	left.Record = withSpot(resumingRecord(time.Minute))
+	ready := decision.False(hivev1.WaitingForNodesReason, "Waiting for OpenShift Machines of terminated spot machines, which are to be deleted so that new ones are made: worker; they cannot be deleted: no")
+	if diff := cmp.Diff(ready, Decide(left).Ready); diff != "" {
+		t.Errorf("ready (-want +got):\n%s", diff)
+	}
+	terminated := TransitionEvents(nil, Decide(observedCluster(wantHibernating, withSpot(openRecord()), off, secondSpotMachine(on))))
+	if !slices.ContainsFunc(terminated, func(e decision.Event) bool {
+		return e.Reason == hivev1.TerminatingSpotMachinesReason && e.Note == "Terminating spot machines, of which the cluster makes new ones at the resume: i-1"
+	}) {
+		t.Errorf("expected an event that names the machine, found %+v", terminated)
+	}
+}
+
+func TestMachinesAreReadWhereTheyMatter(t *testing.T) {
+	const on = actuator.Running
+	for name, row := range map[string]struct {
+		in   Observed
+		want bool
+	}{
+		"before a hibernation with a spot machine":           {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
+		"not before a hibernation without":                   {observedCluster(wantHibernating, nil, on), false},
+		"not of a cluster that runs":                         {observedCluster("", nil, on, secondSpotMachine(on)), false},
+		"not once the record is written":                     {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
+		"in a resume after a termination":                    {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"not in a resume of a cluster that kept its machine": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},
+		"in a hibernation that cancels a resume":             {observedCluster(wantHibernating, withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
+		"not long after a resume":                            {observedCluster("", withSpot(resumedRecord(time.Hour)), on, withoutSecondMachine), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := NeedsMachines(row.in); got != row.want {
+				t.Errorf("expected %t, found %t", row.want, got)
+			}
+		})
+	}
+}
