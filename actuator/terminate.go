@@ -5,7 +5,7 @@ package actuator
 import "context"
 
 // Terminator is what a BatchActuator implements beside it whose cloud has spot machines that can only be terminated. It is optional:
-// without it such a machine keeps its cluster running (docs/adr/0023-spot-machines-are-terminated-last.md).
+// without it such a machine keeps its cluster running (docs/adr/0024-spot-machines-are-terminated-last.md).
 type Terminator interface {
 	BatchActuator
 	// RequireTerminateRights returns an error if the cloud can tell beforehand that the rights to terminate one of the machines are

@@ -10,7 +10,7 @@ import (
 )
 
 // Spot machines that cannot be stopped are terminated, if the cluster itself makes new ones of them: after every other machine is
-// stopped, and only those that the saved record names (docs/adr/0023-spot-machines-are-terminated-last.md).
+// stopped, and only those that the saved record names (docs/adr/0024-spot-machines-are-terminated-last.md).
 
 const (
 	// maxSpotMachines is what the schema of the record allows.
