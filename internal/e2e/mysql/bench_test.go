@@ -423,9 +423,9 @@ type statement struct {
 	command, text string
 }
 
-// looks says whether a statement only observes.
+// looks says whether a statement only observes. The driver sets the timeout of each connection that it opens.
 func (s statement) looks() bool {
-	return s.command != "Query" || strings.HasPrefix(s.text, "select ")
+	return s.command != "Query" || strings.HasPrefix(s.text, "select ") || strings.HasPrefix(s.text, "SET wait_timeout")
 }
 
 // startLog turns the general logs on. Connections that exist already are not known.
