@@ -121,7 +121,8 @@ type HealthCheckData struct {
 	TimeoutSeconds int32 `json:"timeoutSeconds"`
 }
 
-// CFProcessStatus is what is known of a process. Numbers that columns show are written when they are 0 too. What upstream has not is ObservedRevision, DrainingInstances and Revisions.
+// CFProcessStatus is what is known of a process. The API server adds zeros where columns show numbers: a controller that wrote them could
+// not tell what another schema drops. What upstream has not is ObservedRevision, DrainingInstances and Revisions.
 type CFProcessStatus struct {
 	// Conditions of the process.
 	// +optional
@@ -133,13 +134,16 @@ type CFProcessStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// ObservedRevision is the app's revision that was acted on last.
 	// +optional
-	ObservedRevision int64 `json:"observedRevision"`
+	// +kubebuilder:default=0
+	ObservedRevision int64 `json:"observedRevision,omitempty"`
 	// ActualInstances is how many of the current revision are ready.
 	// +optional
-	ActualInstances int32 `json:"actualInstances"`
+	// +kubebuilder:default=0
+	ActualInstances int32 `json:"actualInstances,omitempty"`
 	// DrainingInstances is how many of any revision are on their way out.
 	// +optional
-	DrainingInstances int32 `json:"drainingInstances"`
+	// +kubebuilder:default=0
+	DrainingInstances int32 `json:"drainingInstances,omitempty"`
 	// Revisions are those that have Pods or an LRP, the oldest first.
 	// +optional
 	// +listType=map
