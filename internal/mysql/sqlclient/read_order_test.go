@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlclient
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestWhatEndsTheWritingIsReadFirst is about the order of one statement, which MySQL evaluates from left to right: a transaction that is
+// committed while it runs must not be missing from what was written although nothing is being written any more.
+func TestWhatEndsTheWritingIsReadFirst(t *testing.T) {
+	statement := buildReadStatement([]string{"rpl_semi_sync_source_enabled"})
+	var at []int
+	for _, part := range []string{isPendingAct, "@@global.super_read_only", `\_wait\_sessions`, "@@global.gtid_owned", "@@global.gtid_executed", "@@global.gtid_purged"} {
+		if strings.Count(statement, part) != 1 {
+			t.Fatalf("expected %s once, found %d", part, strings.Count(statement, part))
+		}
+		at = append(at, strings.Index(statement, part))
+	}
+	if !slices.IsSorted(at) {
+		t.Errorf("expected the parts in their order, found them at %v in %s", at, statement)
+	}
+}
