@@ -74,7 +74,7 @@ func TestBenchSync(t *testing.T) {
 	}
 	slices.Sort(took)
 	const percentile = 95
-	testenv.SaveFigures(t, "sync", map[string]any{
+	testenv.SaveFigures(t, "sync.json", map[string]any{
 		"sync_all_seconds_100x20": all.Seconds(), "catch_up_p95_seconds": took[len(took)*percentile/100], "dials_while_asleep": dials, "connections_after_resume": again,
 	})
 }
