@@ -60,7 +60,9 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
 	}
 	ctrllog.SetLogger(logr.Discard())
-	s := &apiServer{t: t, env: testenv.NewEnvironment(), scheme: runtime.NewScheme()}
+	env, err := testenv.NewEnvironment()
+	testenv.Must(t, err)
+	s := &apiServer{t: t, env: env, scheme: runtime.NewScheme()}
 	isShared := len(adjust) == 0
 	utilruntime.Must(clientgoscheme.AddToScheme(s.scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(s.scheme))
@@ -70,7 +72,6 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 	if idle, found := idleServers.take(isShared); found {
 		s.env, s.cfg = idle.env, idle.cfg
 	} else {
-		var err error
 		s.cfg, err = s.env.Start()
 		testenv.Must(t, err)
 	}

@@ -128,7 +128,10 @@ func runIsolated(ctx context.Context, job trialJob) (r roundFigures, err error) 
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		return nil, errors.New("expected the folder of etcd and kube-apiserver in KUBEBUILDER_ASSETS: use `make bench NAME=conditional`, or set it")
 	}
-	server := testenv.NewEnvironment()
+	server, err := testenv.NewEnvironment()
+	if err != nil {
+		return nil, err
+	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
 	if _, err := server.Start(); err != nil {
 		return nil, fmt.Errorf("start the API server: %w", err)

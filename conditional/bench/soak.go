@@ -57,7 +57,11 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 		return fmt.Errorf("make a folder for certificates: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(certs)) }()
-	s := &soakRun{server: testenv.NewEnvironment()}
+	server, err := testenv.NewEnvironment()
+	if err != nil {
+		return err
+	}
+	s := &soakRun{server: server}
 	apiServer := s.server.ControlPlane.GetAPIServer()
 	apiServer.CertDir = certs                             // It outlives a restart.
 	apiServer.Configure().Append("request-timeout", "5s") // A server that stops waits so long for its watches.

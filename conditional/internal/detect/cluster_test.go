@@ -56,11 +56,12 @@ func TestOnARealAPIServer(t *testing.T) {
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
 	}
 	ctrllog.SetLogger(logr.Discard())
-	c := &testCluster{env: testenv.NewEnvironment()}
+	env, err := testenv.NewEnvironment()
+	testenv.Must(t, err)
+	c := &testCluster{env: env}
 	scheme := k8sruntime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
-	var err error
 	c.cfg, err = c.env.Start()
 	testenv.Must(t, err)
 	t.Cleanup(func() {

@@ -262,14 +262,16 @@ var apiServer *rest.Config
 
 func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
-	env := testenv.NewEnvironment()
 	stop := func() error { return nil }
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		cfg, err := env.Start()
+		env, err := testenv.NewEnvironment()
 		if err != nil {
 			panic(err)
 		}
-		apiServer, stop = cfg, env.Stop
+		if apiServer, err = env.Start(); err != nil {
+			panic(err)
+		}
+		stop = env.Stop
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreCurrent(), goleak.Cleanup(func(code int) {
 		if err := stop(); err != nil {

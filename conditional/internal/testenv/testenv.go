@@ -5,6 +5,8 @@ package testenv
 
 import (
 	"context"
+	"net"
+	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -24,8 +26,19 @@ const Patience = 3 * time.Minute
 
 // NewEnvironment returns a kube-apiserver with its etcd, not started yet. It may take its time to start: a machine that
 // is busy with other tests needs longer than the 20 s of envtest.
-func NewEnvironment() *envtest.Environment {
-	return &envtest.Environment{ControlPlaneStartTimeout: Patience, ControlPlaneStopTimeout: Patience}
+func NewEnvironment() (*envtest.Environment, error) {
+	ports, err := findPorts(3)
+	if err != nil {
+		return nil, err
+	}
+	etcd := &envtest.Etcd{URL: &url.URL{Scheme: "http", Host: net.JoinHostPort(loopback, ports[0])}}
+	etcd.Configure().Set("listen-peer-urls", "http://"+net.JoinHostPort(loopback, ports[1]))
+	apiServer := &envtest.APIServer{}
+	apiServer.SecureServing.Address, apiServer.SecureServing.Port = loopback, ports[2]
+	return &envtest.Environment{
+		ControlPlane:             envtest.ControlPlane{Etcd: etcd, APIServer: apiServer},
+		ControlPlaneStartTimeout: Patience, ControlPlaneStopTimeout: Patience,
+	}, nil
 }
 
 // NewCRD returns a CRD with a schema that keeps everything.

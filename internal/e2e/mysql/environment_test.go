@@ -75,15 +75,22 @@ func query(t *testing.T, c *mysqlpods.PodCluster, i int, query string) (string, 
 // mustRun runs statements in an instance past any link.
 func mustRun(t *testing.T, c *mysqlpods.PodCluster, i int, statements ...string) {
 	t.Helper()
+	testenv.ExpectNoError(t, run(t, c, i, statements...))
+}
+
+// run runs the statements as root in one session.
+func run(t *testing.T, c *mysqlpods.PodCluster, i int, statements ...string) error {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), sqlTimeout)
 	defer cancel()
 	db := openSession(t, c.Servers[i].Address, mysqlpods.RootUser, mysqlpods.RootPassword)
 	defer func() { _ = db.Close() }() // The server may be gone before.
 	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
-			t.Fatalf("%s: %v", statement, err)
+			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
+	return nil
 }
 
 // checkCondition returns how a condition differs from what is wanted, as in "True Healthy".

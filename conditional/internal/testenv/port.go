@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+)
+
+const (
+	loopback = "127.0.0.1"
+	// reservations is the address on which the tests of the other modules listen on the ports that they have given out.
+	reservations = "127.127.127.127"
+	// Ports lie below those from which Linux takes the ports of outgoing connections (32768 and more by default,
+	// net.ipv4.ip_local_port_range). envtest takes one of these, and a connection may be on it when a server begins to listen
+	// or, after a restart in a test, begins again.
+	firstPort, lastPort = 20_000, 32_767
+)
+
+// findPorts returns ports of the loopback interface on which nothing listens. A random place to begin keeps tests apart that
+// look at the same time.
+func findPorts(count int) ([]string, error) {
+	var ports []string
+	all := lastPort - firstPort + 1
+	start := rand.Intn(all)
+	var err error
+	for i := range all {
+		port := strconv.Itoa(firstPort + (start+i)%all)
+		if err = tryPort(port); err == nil {
+			ports = append(ports, port)
+		}
+		if len(ports) == count {
+			return ports, nil
+		}
+	}
+	return nil, fmt.Errorf("expected %d free ports between %d and %d on %s, found %d; end other tests: %w", count, firstPort, lastPort, loopback, len(ports), err)
+}
+
+func tryPort(port string) error {
+	for _, host := range []string{reservations, loopback} {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			return err
+		}
+		if err := l.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
