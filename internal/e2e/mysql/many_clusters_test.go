@@ -49,7 +49,7 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 	}
 	env := testenv.Start(t)
 	s := &simulatedServers{hanging: map[int]chan struct{}{}}
-	all := createClusters(t, env, s)
+	all := createClusters(t, env, s, clusters)
 	from := time.Now()
 	p := testenv.StartProcess(t, binary, []string{"manager", "--kubeconfig", env.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0"}, nil)
 	waitUntilAllHealthy(t, env, all)
@@ -83,6 +83,19 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 	waitUntilAllHealthy(t, env, all)
 }
 
+// TestSimulatedServersAreHealthy keeps what the bench asks of 200 clusters true of one, as the controller's question changes.
+func TestSimulatedServersAreHealthy(t *testing.T) {
+	binary := os.Getenv("TORPOR_BINARY")
+	if binary == "" {
+		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run make test")
+	}
+	env := testenv.Start(t)
+	s := &simulatedServers{hanging: map[int]chan struct{}{}}
+	all := createClusters(t, env, s, 1)
+	testenv.StartProcess(t, binary, []string{"manager", "--kubeconfig", env.KubeconfigPath(t), "--metrics-address", "0", "--probe-address", "0"}, nil)
+	waitUntilAllHealthy(t, env, all)
+}
+
 // countStatusWrites counts how often the MySQLClusters were written to in a minute after they have become busy.
 func countStatusWrites(t *testing.T, env *testenv.Environment) float64 {
 	t.Helper()
@@ -101,21 +114,21 @@ func countStatusWrites(t *testing.T, env *testenv.Environment) float64 {
 	return float64(writes)
 }
 
-func createClusters(t *testing.T, env *testenv.Environment, s *simulatedServers) []*mysqlpods.PodCluster {
+func createClusters(t *testing.T, env *testenv.Environment, s *simulatedServers, count int) []*mysqlpods.PodCluster {
 	t.Helper()
 	namespace := env.CreateNamespace(t)
 	testenv.ExpectNoError(t, env.Client.Create(t.Context(), mysqlpods.BuildServiceAccount(namespace)))
-	all := make([]*mysqlpods.PodCluster, clusters)
+	all := make([]*mysqlpods.PodCluster, count)
 	var work sync.WaitGroup
 	failures := make([]error, makers)
 	for m := range makers {
-		for k := m; k < clusters; k += makers {
+		for k := m; k < count; k += makers {
 			name := types.NamespacedName{Namespace: namespace, Name: fmt.Sprintf("c%d", k)}
 			s.startServers(t, k, fmt.Sprintf("moco-%s-0.moco-%s.%s.svc", name.Name, name.Name, namespace))
 			all[k] = &mysqlpods.PodCluster{Env: env, Name: name}
 		}
 		work.Go(func() {
-			for k := m; k < clusters && failures[m] == nil; k += makers {
+			for k := m; k < count && failures[m] == nil; k += makers {
 				failures[m] = createCluster(t, env, all[k].Name, k)
 			}
 		})
@@ -335,7 +348,7 @@ func (s *simulatedServers) healthyRow(cluster, i int, host string) []any {
 	if isPrimary {
 		connected = fmt.Sprintf(`["%s", "%s"]`, uuid(1), uuid(2))
 	} else {
-		channel = fmt.Sprintf(`{"host": "%s", "uuid": "%s", "auto": "1", "io": "ON", "retrieved": "", "ioerrno": 0, "sql": "ON", "sqlerrno": 0, "lag": null, "heard": 1000}`, host, uuid(0))
+		channel = fmt.Sprintf(`{"host": "%s", "port": %d, "uuid": "%s", "auto": "1", "io": "ON", "retrieved": "", "ioerrno": 0, "sql": "ON", "sqlerrno": 0, "lag": null, "heard": 1000}`, host, mysqld.Port, uuid(0))
 	}
 	last := 10
 	if since := s.busySince.Load(); since != nil {
