@@ -59,7 +59,7 @@ func TestEveryStateConverges(t *testing.T) {
 	t.Logf("%d states on the ways from %d starts", len(undisturbedStates), len(startStates()))
 	once := disturbModel(t, e, undisturbedStates, disturbances()...)
 	t.Logf("%d states more after one of %d disturbances at any step", len(once), len(disturbances()))
-	again := []disturbance{statusLost, actionRefused, desiredFlipped, statusWiped, firstMeddled, refusalEnds}
+	again := []disturbance{statusLost, actionRefused, desiredFlipped, statusWiped, firstMeddled, spotReplaced, refusalEnds}
 	disturbModel(t, e, once, again...)
 	t.Logf("%d states in all after another of %d", len(e.States()), len(again))
 
@@ -89,7 +89,7 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	if stops && (from.wantsRunning() || !from.record.exists || from.record.resume != never) {
 		wrong = append(wrong, "stops without a saved record of a wanted hibernation")
 	}
-	if starts && (!from.wantsRunning() || from.record.resume == never && !from.looksLikeGrowth()) {
+	if starts && !from.awaitsSpotRecord() && (!from.wantsRunning() || from.record.resume == never && !from.looksLikeGrowth()) {
 		wrong = append(wrong, "starts without a saved record of a wanted resume, and not beside a machine that runs")
 	}
 	if to.hasLostItsRecord() && !from.hasLostItsRecord() {
@@ -130,10 +130,16 @@ func (s modelState) isRunningInPart() bool {
 		s.reported.degraded.Status == metav1.ConditionTrue && s.reported.unreachable.Status == metav1.ConditionFalse
 }
 
-// isKeptFromHibernating reports whether the second machine cannot be stopped, and the status says so.
+// isKeptFromHibernating reports whether the cloud refuses to stop or to terminate the second machine, and the status says so. No spot
+// machine keeps its cluster down in part because the record does not name it.
 func (s modelState) isKeptFromHibernating() bool {
-	return (s.refuses == stops || s.spot && !s.mayBeTerminated()) && s.machines[1].state == actuator.Running && s.reported.ready.Reason == hivev1.FailedToStopReason &&
+	return s.refuses == stops && (!s.spot || s.mayBeTerminated()) && s.machines[1].state == actuator.Running && s.reported.ready.Reason == hivev1.FailedToStopReason &&
 		s.reported.stalled.Status == metav1.ConditionTrue
+}
+
+// awaitsSpotRecord reports whether a spot machine runs that the saved record of a wanted hibernation does not name.
+func (s modelState) awaitsSpotRecord() bool {
+	return s.spot && !s.wantsRunning() && s.record.exists && s.record.resume == never && s.machines[1].state == actuator.Running && !s.mayBeTerminated()
 }
 
 // looksLikeGrowth reports whether a machine that is off or starts would be taken for one that belongs to no resume.

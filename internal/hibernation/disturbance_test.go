@@ -27,6 +27,7 @@ const (
 	firstMeddled   disturbance = "first machine switched by somebody else"
 	secondMeddled  disturbance = "second machine switched by somebody else"
 	managerAway    disturbance = "manager away"
+	spotReplaced   disturbance = "another spot machine comes after the record was written"
 	startsRefused  disturbance = "no capacity for the second machine"
 	stopsRefused   disturbance = "second machine cannot be stopped"
 	refusalEnds    disturbance = "nothing is refused any more"
@@ -35,7 +36,7 @@ const (
 func disturbances() []disturbance {
 	return []disturbance{
 		statusLost, actionRefused, actionPartlyRefused, cloudUnreachable, cloudLags, clusterUnreachableOnce,
-		desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway, startsRefused, stopsRefused,
+		desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway, spotReplaced, startsRefused, stopsRefused,
 	}
 }
 
@@ -53,6 +54,11 @@ func (s modelState) applyDisturbance(d disturbance) modelState {
 		}
 	case managerAway:
 		s = s.tick(idleTime)
+	case spotReplaced:
+		if s.spot && !s.wantsRunning() && s.record.exists && s.record.resume == never {
+			s.machines[1], s.nodes[1] = modelMachine{state: actuator.Running}, modelNode{certificate: expired, seen: forever}
+			s.isNew = !s.isNew
+		}
 	case startsRefused:
 		s.refuses = starts
 	case stopsRefused:

@@ -34,7 +34,7 @@ func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 			Warning: isWarning(p.Hibernating), Reason: p.Hibernating.Reason, Action: powerAction, Note: note,
 		})
 	}
-	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterReadyCondition), p.Ready) && isFailureReason(p.Ready.Reason) {
+	if isTransition(meta.FindStatusCondition(before, hivev1.ClusterReadyCondition), p.Ready) && (isFailureReason(p.Ready.Reason) || startsAgain(p)) {
 		events = append(events, decision.Event{Warning: true, Reason: p.Ready.Reason, Action: powerAction, Note: p.Ready.Message})
 	}
 	if do, ok := p.Do.(TerminateMachines); ok && isTransition(meta.FindStatusCondition(before, hivev1.ClusterReadyCondition), p.Ready) && p.Ready.Reason == hivev1.TerminatingSpotMachinesReason {
@@ -82,6 +82,11 @@ func isWarning(c decision.Condition) bool {
 	default:
 		return c.Status == metav1.ConditionUnknown
 	}
+}
+
+// startsAgain reports whether a hibernation is taken back for a while.
+func startsAgain(p Plan) bool {
+	return p.Hibernating.Reason == hivev1.StoppingHibernationReason && p.Ready.Reason == hivev1.StartingMachinesReason
 }
 
 func isFailureReason(reason string) bool {

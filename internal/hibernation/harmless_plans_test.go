@@ -109,7 +109,7 @@ func shortestInterval(rule string) time.Duration {
 	switch rule {
 	case "deleted", "not installed", "invalid spec":
 		return 0
-	case "write the nodes down", "write the wake-up down": // They change the world, so the next look is another one.
+	case "write the nodes down", "write the wake-up down", "write spot machines down": // They change the world, so the next look is another one.
 		return immediately
 	case "machines are starting", "waking, API silent", "waking, nodes not back", "running in part", "running":
 		return minProbeInterval
@@ -164,7 +164,7 @@ func harmfulEffects(o Observed, p Plan) []string {
 		}
 	case StartMachines:
 		isSafe := o.Record != nil && o.Record.ResumeStartedAt != nil || o.anyMachineIs(actuator.Running)
-		if o.shouldHibernate() || !isSafe || blocked {
+		if o.shouldHibernate() && !o.hasUnrecordedSpotMachine() || !isSafe || blocked {
 			wrong = append(wrong, "starts although nobody wants it, something blocks it or no record is safe")
 		}
 		if !slices.Equal(do.IDs, o.machineIDs(actuator.Stopped)) || len(do.IDs) == 0 {
@@ -209,6 +209,13 @@ func (o Observed) recordedSpotMachines(states ...actuator.MachineState) []string
 		}
 	}
 	return ids
+}
+
+// hasUnrecordedSpotMachine reports whether one runs that the saved record of a hibernation does not name.
+func (o Observed) hasUnrecordedSpotMachine() bool {
+	return o.Record != nil && o.Record.ResumeStartedAt == nil && slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool {
+		return m.Spot && m.State == actuator.Running && !slices.Contains(o.Record.SpotMachines, m.ID)
+	})
 }
 
 // everyKnownMachineRuns reports whether all machines run. In a cluster that is not resuming, a machine that starts beside a

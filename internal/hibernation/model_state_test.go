@@ -241,7 +241,7 @@ func (s modelState) reconcileOnce(d disturbance) (modelState, Plan) {
 	case actionRefused:
 	case actionPartlyRefused:
 		next = next.applyAction(firstTargetOnly(p.Do))
-	case undisturbed, statusLost, cloudUnreachable, cloudLags, clusterUnreachableOnce, desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway,
+	case undisturbed, statusLost, cloudUnreachable, cloudLags, clusterUnreachableOnce, desiredFlipped, statusWiped, firstMeddled, secondMeddled, managerAway, spotReplaced,
 		startsRefused, stopsRefused, refusalEnds:
 		next = next.applyAction(p.Do)
 	}

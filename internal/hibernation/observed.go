@@ -122,7 +122,8 @@ func NeedsCloud(o Observed) bool {
 }
 
 // NeedsCluster reports whether the cluster has to be dialled, given its machines: to record its nodes before they stop, to follow it from
-// the first machine that runs, and to say whether it answers while nothing else is known. A cluster that hibernates is never dialled.
+// the first machine that runs, and to say whether it answers while nothing else is known. A cluster that hibernates is never dialled, unless
+// it has to say what is to become of a spot machine that runs.
 func NeedsCluster(o Observed) bool {
 	switch {
 	case o.Deleted, !o.Installed, o.Invalid != "":
@@ -130,7 +131,7 @@ func NeedsCluster(o Observed) bool {
 	case o.Paused, o.isRequestedHibernationUnsupported(), o.ObservationError != nil:
 		return !o.isHibernationOpen()
 	case o.shouldHibernate():
-		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running)
+		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running) || o.awaitsSpotRecord()
 	default:
 		return o.NoActuator != "" || o.anyMachineIs(actuator.Running)
 	}

@@ -3,14 +3,17 @@
 package hibernation
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // Spot machines that cannot be stopped are terminated, if the cluster itself makes new ones of them: after every other machine is
-// stopped, and only those that the saved record names (docs/adr/0024-spot-machines-are-terminated-last.md).
+// stopped, and only those that the saved record names (docs/adr/0024-spot-machines-are-terminated-last.md). One that a MachineSet makes
+// after the record was written is added to it as soon as the cluster answers, for which its other machines are started again.
 
 const (
 	// maxSpotMachines is what the schema of the record allows.
@@ -75,6 +78,56 @@ func (o Observed) isReplaceable(id string) bool {
 // isTerminatedLast reports whether a machine is not to be stopped but terminated in a hibernation.
 func isTerminatedLast(m actuator.Machine, r *hivev1.HibernationRecord) bool {
 	return m.Spot && r != nil && slices.Contains(r.SpotMachines, m.ID)
+}
+
+// awaitsSpotRecord reports whether a spot machine runs that is not in the record of a saved hibernation: it came later, or the cluster
+// did not say that it makes a new one of it.
+func (o Observed) awaitsSpotRecord() bool {
+	return o.shouldHibernate() && o.isHibernationOpen() && slices.ContainsFunc(o.Machines, func(m actuator.Machine) bool {
+		return m.Spot && m.State == actuator.Running && !isTerminatedLast(m, o.Record)
+	})
+}
+
+// awaitsSpotRecordInPart reports whether the cluster is down in part meanwhile. One that runs whole is not stopped.
+func (o Observed) awaitsSpotRecordInPart() bool {
+	return o.awaitsSpotRecord() && !o.allMachinesAre(actuator.Running)
+}
+
+// spotMachinesToAdd are those that a saved hibernation may terminate and does not name.
+func (o Observed) spotMachinesToAdd() []string {
+	if !o.awaitsSpotRecord() {
+		return nil
+	}
+	return slices.DeleteFunc(o.spotMachinesToRecord(), func(id string) bool { return slices.Contains(o.Record.SpotMachines, id) })
+}
+
+// recordSpotMachines only writes status, as recordNodes does.
+func recordSpotMachines(o Observed) Plan {
+	p := stoppingPlan(o)
+	p.Record = p.Record.DeepCopy()
+	p.Record.SpotMachines = o.spotMachinesToRecord()
+	p.RequeueAfter = immediately
+	return p
+}
+
+// startMachinesAgain takes a hibernation back that cannot be finished: only the cluster itself can say whether its spot machine may be
+// terminated. If it may not, the cluster stays whole.
+func startMachinesAgain(o Observed) Plan {
+	p := awaitStopped(o)
+	p.Record = withAsleepAt(p.Record, nil)
+	var late []string
+	for _, m := range o.Machines {
+		if m.Spot && m.State == actuator.Running && !isTerminatedLast(m, o.Record) {
+			late = append(late, m.ID)
+		}
+	}
+	p.Ready = decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Expected no spot machine that is not in the record of the hibernation, found %s; "+
+		"the other machines are started again, so that the cluster says whether it may be terminated", o.machineNames(late)))
+	p.RetryAfter, p.ProbeInterval = refusalRest(actuator.NoCapacity, o.Record.SleepStartedAt.Time, o.Now), minCloudInterval
+	if stopped := o.machineIDs(actuator.Stopped); len(stopped) > 0 {
+		p.Do = StartMachines{IDs: stopped}
+	}
+	return p
 }
 
 // machinesToTerminate are those that are terminated once every other machine is stopped.

@@ -77,6 +77,31 @@ func TestSpotMachinesAreTerminatedLastAndReplaced(t *testing.T) {
 		"without any other machine nothing is terminated": {
 			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on), func(o *Observed) { o.Machines = o.Machines[1:] }), waitStop,
 		},
+		"one that came after the record was written is added to it while the cluster answers": {
+			observedCluster(wantHibernating, openRecord(), goingOff, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine())),
+			expectedPlan{"write spot machines down", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately},
+		},
+		"one that came once the others were stopped has them started again, so that the cluster says what may become of it": {
+			observedCluster(wantHibernating, openRecord(), off, secondSpotMachine(on), func(o *Observed) { o.API = Unreachable }),
+			expectedPlan{"start machines again", StartMachines{[]string{"i-0"}}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
+		},
+		"one that came late is waited for while the others start": {
+			observedCluster(wantHibernating, openRecord(), goingOn, secondSpotMachine(on), func(o *Observed) { o.API = Unreachable }),
+			expectedPlan{"start machines again", NoAction{}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
+		},
+		"one of which the cluster makes no other keeps it whole": {
+			observedCluster(wantHibernating, openRecord(), off, secondSpotMachine(on), both, apiWithMachines()),
+			expectedPlan{"start machines again", StartMachines{[]string{"i-0"}}, stopping, hivev1.StartingMachinesReason, minCloudInterval},
+		},
+		"one that comes beyond what the schema allows is not added": {
+			observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on), both, apiWithMachines(secondOpenShiftMachine()), func(o *Observed) {
+				for i := range maxSpotMachines {
+					o.Record.SpotMachines = append(o.Record.SpotMachines, fmt.Sprintf("i-%05d", i))
+				}
+				o.HasReadMachines = false // Those that are gone may have Machines still.
+			}),
+			expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval},
+		},
 		"a hibernation that is cancelled terminates nothing": {
 			observedCluster("", withSpot(openRecord()), off, secondSpotMachine(on)),
 			expectedPlan{"write the wake-up down", NoAction{}, starting, hivev1.StartingMachinesReason, immediately},
@@ -194,6 +219,7 @@ func TestMachinesAreReadWhereTheyMatter(t *testing.T) {
 		"before a hibernation with a spot machine":           {observedCluster(wantHibernating, nil, on, secondSpotMachine(on)), true},
 		"not before a hibernation without":                   {observedCluster(wantHibernating, nil, on), false},
 		"not of a cluster that runs":                         {observedCluster("", nil, on, secondSpotMachine(on)), false},
+		"for one that is not in the record":                  {observedCluster(wantHibernating, openRecord(), on, secondSpotMachine(on)), true},
 		"not once the record is written":                     {observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on)), false},
 		"in a resume after a termination":                    {observedCluster("", withSpot(resumingRecord(time.Minute)), on, withoutSecondMachine), true},
 		"not in a resume of a cluster that kept its machine": {observedCluster("", withSpot(resumingRecord(time.Minute)), on, secondSpotMachine(on)), false},

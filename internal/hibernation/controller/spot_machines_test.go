@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,6 +41,7 @@ func TestSpotMachines(t *testing.T) {
 	t.Run("rows", func(t *testing.T) {
 		for name, row := range map[string]func(*testing.T, *env){
 			"they are terminated last, and new ones are made at the resume":  terminatesAndReplaces,
+			"one that comes after the record was written is terminated, too": terminatesLateSpotMachine,
 			"a hibernation that is cancelled terminates none":                cancelledTerminatesNone,
 			"one whose Machine does not say so keeps its cluster running":    keepsOtherSpotMachines,
 			"without the right to terminate no machine is stopped":           asksForTerminationFirst,
@@ -113,9 +115,14 @@ func (s *spotCluster) reconcileMachines(t *testing.T) {
 			}
 		}
 	}
-	if stays > 0 {
-		return
+	if stays == 0 {
+		s.makeMachine(t)
 	}
+}
+
+// makeMachine makes a spot machine with its Machine.
+func (s *spotCluster) makeMachine(t *testing.T) {
+	t.Helper()
 	name := fmt.Sprintf("%s-%d", s.infraID, len(s.made))
 	s.spot = s.cloud.RunSpotInstance(t, s.infraID, name)
 	m := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"providerID": "aws:///" + testenv.Region + "a/" + s.spot}}}
@@ -195,14 +202,54 @@ func (s *spotCluster) expectReplaced(t *testing.T) {
 	}
 }
 
+// terminatesLateSpotMachine has a machine more come while the others stop, and the cluster not answer before they run again.
+func terminatesLateSpotMachine(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newSpotCluster(t, interruptible())
+	first := s.spot
+	s.cloud.InjectFault(t, testenv.CloudFault{Kind: "stuckStopping", InstanceIDs: s.ids[:1]})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitState(t, s.ids[1], "stopped")
+	good := e.adminKubeconfig(t)
+	s.putSecret(t, adminSecret, map[string][]byte{kubeconfigKey: []byte(strings.ReplaceAll(string(good[kubeconfigKey]), e.Config.Host, "https://"+listenSilently(t)))})
+	s.makeMachine(t)
+	late := s.spot
+	s.cloud.ClearFaults(t)
+
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.StartingMachinesReason, []string{late, "the other machines are started again"}})
+	e.WaitForEvent(t, s.key.Namespace, hivev1.StartingMachinesReason, late)
+	s.awaitState(t, s.ids[1], "running")
+	for _, id := range []string{first, late} {
+		if state := s.find(t, id).State; state != "running" {
+			t.Errorf("expected %s not to be terminated before the record names both, found it %s", id, state)
+		}
+	}
+	s.putSecret(t, adminSecret, good)
+	s.awaitPowerState(t, hivev1.PowerStateHibernating)
+	s.expectTerminatedLast(t, first)
+	s.expectTerminatedLast(t, late)
+
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitPowerState(t, hivev1.PowerStateRunning)
+	testenv.Eventually(t, "both Machines are deleted", func() error {
+		s.reconcileMachines(t)
+		return testenv.ErrorIf(len(s.withoutDrain) != 2 || len(s.made) != 3, "they are not: %v, %v", s.withoutDrain, s.made)
+	})
+}
+
+func (s *spotCluster) awaitState(t *testing.T, id, state string) {
+	t.Helper()
+	testenv.Eventually(t, id+" is "+state, func() error {
+		return testenv.ErrorIf(s.find(t, id).State != state, "it is not")
+	})
+}
+
 func cancelledTerminatesNone(t *testing.T, e *env) {
 	t.Helper()
 	s := e.newSpotCluster(t, interruptible())
 	s.cloud.InjectFault(t, testenv.CloudFault{Kind: "stuckStopping", InstanceIDs: s.ids[:1]})
 	s.setPowerState(t, hivev1.PowerStateHibernating)
-	testenv.Eventually(t, "the other machine is stopped", func() error {
-		return testenv.ErrorIf(s.find(t, s.ids[1]).State != "stopped", "it is not")
-	})
+	s.awaitState(t, s.ids[1], "stopped")
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.cloud.ClearFaults(t)
 	s.awaitPowerState(t, hivev1.PowerStateRunning)
@@ -263,9 +310,7 @@ func terminatesBesideManagersThatEnd(t *testing.T, e *env) {
 	s := e.newSpotCluster(t, interruptible())
 	s.cloud.InjectFault(t, testenv.CloudFault{Kind: "stuckStopping", InstanceIDs: s.ids[:1]})
 	s.setPowerState(t, hivev1.PowerStateHibernating)
-	testenv.Eventually(t, "a machine stops", func() error {
-		return testenv.ErrorIf(s.find(t, s.ids[0]).State != "stopping", "it does not")
-	})
+	s.awaitState(t, s.ids[0], "stopping")
 	stop()
 	s.cloud.ClearFaults(t)
 	first := s.spot
