@@ -567,23 +567,39 @@ func TestUnreachableIsAboutReachabilityOnly(t *testing.T) {
 }
 
 func TestMayDial(t *testing.T) {
-	unreachable := func(status metav1.ConditionStatus) []metav1.Condition {
-		return []metav1.Condition{{Type: hivev1.ClusterUnreachableCondition, Status: status}}
+	const noState hivev1.PowerState = ""
+	reported := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason}
 	}
+	answers := reported(hivev1.ClusterUnreachableCondition, metav1.ConditionFalse, hivev1.ClusterReachableReason)
+	silent := reported(hivev1.ClusterUnreachableCondition, metav1.ConditionTrue, hivev1.ErrorConnectingToClusterReason)
+	unsupported := reported(hivev1.ClusterHibernatingCondition, metav1.ConditionFalse, hivev1.UnsupportedHibernationReason)
 	for name, row := range map[string]struct {
 		wants      hivev1.PowerState
 		conditions []metav1.Condition
-		want       bool
+		// runs is for how long the cluster has run, which may do so for an hour; without any limit if it is zero.
+		runs time.Duration
+		want bool
 	}{
-		"a cluster that answers":              {"", unreachable(metav1.ConditionFalse), true},
-		"a cluster that is to hibernate":      {wantHibernating, unreachable(metav1.ConditionFalse), false},
-		"a cluster that is silent":            {"", unreachable(metav1.ConditionTrue), false},
-		"a cluster of which nothing is known": {"", unreachable(metav1.ConditionUnknown), false},
-		"a cluster that was never looked at":  {"", nil, false},
+		"a cluster that answers":                                            {noState, []metav1.Condition{answers}, 0, true},
+		"a cluster that is to hibernate":                                    {wantHibernating, []metav1.Condition{answers}, 0, false},
+		"a cluster that is to hibernate and cannot":                         {wantHibernating, []metav1.Condition{answers, unsupported}, 0, true},
+		"a cluster that is to hibernate, cannot, and is silent":             {wantHibernating, []metav1.Condition{silent, unsupported}, 0, false},
+		"a cluster that may run on":                                         {noState, []metav1.Condition{answers}, 59 * time.Minute, true},
+		"a cluster that has run for too long, also before that is reported": {noState, []metav1.Condition{answers}, time.Hour, false},
+		"a cluster that has run for too long, and says Running":             {hivev1.PowerStateRunning, []metav1.Condition{answers}, time.Hour, false},
+		"a cluster that has run for too long and cannot hibernate":          {noState, []metav1.Condition{answers, unsupported}, time.Hour, true},
+		"a cluster that is silent":                                          {noState, []metav1.Condition{silent}, 0, false},
+		"a cluster of which nothing is known":                               {noState, []metav1.Condition{reported(hivev1.ClusterUnreachableCondition, metav1.ConditionUnknown, hivev1.NotProbedReason)}, 0, false},
+		"a cluster that was never looked at":                                {noState, nil, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			now := modelTime()
 			cd := &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{PowerState: row.wants}, Status: hivev1.ClusterDeploymentStatus{Conditions: row.conditions}}
-			if got := MayDial(cd); got != row.want {
+			if row.runs > 0 {
+				cd.Spec.HibernateAfter, cd.Status.InstalledTimestamp = "1h", new(metav1.NewTime(now.Add(-row.runs)))
+			}
+			if got := MayDial(cd, now); got != row.want {
 				t.Errorf("found %t, want %t", got, row.want)
 			}
 		})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
@@ -20,6 +22,36 @@ type RunTimer struct {
 	Since time.Time
 	// ResumeRequestedAt is when somebody asked for the cluster by an annotation; zero if nobody did.
 	ResumeRequestedAt time.Time
+}
+
+// ReadTimer reads how long the cluster may run, and says what of that makes no sense. A ClusterDeployment without any time of its
+// installation begins when it is made: one that is taken over has not run for years.
+func ReadTimer(cd *hivev1.ClusterDeployment) (t RunTimer, malformed string) {
+	pool := cd.Spec.ClusterPoolRef
+	if cd.Spec.HibernateAfter == "" || pool != nil && pool.ClaimName == "" {
+		return t, ""
+	}
+	limit, err := time.ParseDuration(cd.Spec.HibernateAfter)
+	if err != nil || limit < 0 {
+		return t, fmt.Sprintf("Expected spec.hibernateAfter to be a duration such as 8h, found %.40q; correct or remove it", cd.Spec.HibernateAfter)
+	}
+	if asked := cd.Annotations[hivev1.ResumeRequestedAtAnnotation]; asked != "" {
+		if t.ResumeRequestedAt, err = time.Parse(time.RFC3339, asked); err != nil {
+			return RunTimer{}, fmt.Sprintf("Expected the annotation %s to be a time such as %s, found %.40q; correct or remove it",
+				hivev1.ResumeRequestedAtAnnotation, "2026-07-01T08:00:00Z", asked)
+		}
+	}
+	t.Limit, t.Since = limit, cd.CreationTimestamp.Time
+	times := []*metav1.Time{cd.Status.InstalledTimestamp, new(metav1.NewTime(t.ResumeRequestedAt))}
+	if pool != nil {
+		times = append(times, pool.ClaimedTimestamp)
+	}
+	for _, at := range times {
+		if at != nil && at.After(t.Since) {
+			t.Since = at.Time
+		}
+	}
+	return t, ""
 }
 
 // endAt returns when the time of a running cluster is over; zero if it has no limit or does not run yet.

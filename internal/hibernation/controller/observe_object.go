@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
@@ -23,7 +21,7 @@ import (
 // observeObject returns what the object alone says.
 func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Observed {
 	requestedBy, requestedAt := lastPowerStateWriter(cd)
-	timer, malformed := readTimer(cd)
+	timer, malformed := hibernation.ReadTimer(cd)
 	now := c.Clock.Now()
 	stops := stoprecord.NextRecords(cd.Status.Stops, readStopRequest(cd), now)
 	spec := hibernation.EffectivePowerState(cd.Spec.PowerState, stops)
@@ -81,36 +79,6 @@ func missingFields(cd *hivev1.ClusterDeployment) string {
 		return ""
 	}
 	return fmt.Sprintf("Expected %s to be set, found empty; set it so that the cluster's machines can be found", strings.Join(missing, ", "))
-}
-
-// readTimer reads how long the cluster may run, and says what of that makes no sense. A ClusterDeployment without any time of its
-// installation begins when it is made: one that is taken over has not run for years.
-func readTimer(cd *hivev1.ClusterDeployment) (t hibernation.RunTimer, malformed string) {
-	pool := cd.Spec.ClusterPoolRef
-	if cd.Spec.HibernateAfter == "" || pool != nil && pool.ClaimName == "" {
-		return t, ""
-	}
-	limit, err := time.ParseDuration(cd.Spec.HibernateAfter)
-	if err != nil || limit < 0 {
-		return t, fmt.Sprintf("Expected spec.hibernateAfter to be a duration such as 8h, found %.40q; correct or remove it", cd.Spec.HibernateAfter)
-	}
-	if asked := cd.Annotations[hivev1.ResumeRequestedAtAnnotation]; asked != "" {
-		if t.ResumeRequestedAt, err = time.Parse(time.RFC3339, asked); err != nil {
-			return hibernation.RunTimer{}, fmt.Sprintf("Expected the annotation %s to be a time such as %s, found %.40q; correct or remove it",
-				hivev1.ResumeRequestedAtAnnotation, "2026-07-01T08:00:00Z", asked)
-		}
-	}
-	t.Limit, t.Since = limit, cd.CreationTimestamp.Time
-	times := []*metav1.Time{cd.Status.InstalledTimestamp, new(metav1.NewTime(t.ResumeRequestedAt))}
-	if pool != nil {
-		times = append(times, pool.ClaimedTimestamp)
-	}
-	for _, at := range times {
-		if at != nil && at.After(t.Since) {
-			t.Since = at.Time
-		}
-	}
-	return t, ""
 }
 
 func (c Controller) unsupportedPlatform(cd *hivev1.ClusterDeployment) string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -76,12 +77,13 @@ func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Obje
 	return requests
 }
 
-// gateOrLabelsChanged lets through what changes whether, how and with what a cluster is dialled.
+// gateOrLabelsChanged lets through what changes whether, how and with what a cluster is dialled. It compares at the beginning of all time:
+// that a cluster has run for too long is no change before it is reported.
 func gateOrLabelsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)
 		after, isAfter := e.ObjectNew.(*hivev1.ClusterDeployment)
-		return isBefore && isAfter && (gateOf(before) != gateOf(after) || !maps.Equal(before.Labels, after.Labels))
+		return isBefore && isAfter && (gateOf(before, time.Time{}) != gateOf(after, time.Time{}) || !maps.Equal(before.Labels, after.Labels))
 	}}
 }
 
@@ -92,13 +94,13 @@ type clusterGate struct {
 	resume                       int64
 }
 
-func gateOf(cd *hivev1.ClusterDeployment) clusterGate {
+func gateOf(cd *hivev1.ClusterDeployment, now time.Time) clusterGate {
 	if statusannotation.IsIn(cd) {
 		// Upstream's schema drops what says whether the cluster is stopped.
 		cd = cd.DeepCopy()
 		statusannotation.RestoreStatus(cd)
 	}
-	gate := clusterGate{mayDial: hibernation.MayDial(cd), isPaused: isPaused(cd), isDeleted: !cd.DeletionTimestamp.IsZero()}
+	gate := clusterGate{mayDial: hibernation.MayDial(cd, now), isPaused: isPaused(cd), isDeleted: !cd.DeletionTimestamp.IsZero()}
 	if cd.Spec.ClusterMetadata != nil {
 		gate.kubeconfigSecret = cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
 	}

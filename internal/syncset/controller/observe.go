@@ -42,7 +42,7 @@ func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.Cluste
 	} else if err != nil {
 		return nil, fmt.Errorf("read the ClusterDeployment: %w", err)
 	}
-	gate := gateOf(&cd)
+	gate := gateOf(&cd, c.Clock.Now())
 	seen.MayDial, seen.IsPaused, seen.kubeconfigSecret = gate.mayDial, gate.isPaused, gate.kubeconfigSecret
 	statusannotation.RestoreStatus(&cd)
 	seen.Resume = resumeOf(&cd)
@@ -98,6 +98,6 @@ func (c Controller) mayDial(ctx context.Context, cluster types.NamespacedName) b
 	if err := c.client.Get(ctx, cluster, &cd); err != nil {
 		return false
 	}
-	gate := gateOf(&cd)
+	gate := gateOf(&cd, c.Clock.Now())
 	return gate.mayDial && !gate.isPaused
 }
