@@ -103,8 +103,8 @@ func sharedLaws() []importLaw {
 			mayNotReach: []string{"..."},
 		},
 		{
-			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port, the budgets of answers, and nothing else of this repository",
-			mayReach: []string{"actuator", "internal/buildinfo", "internal/egress"}, mayNotReach: kubernetesClients(),
+			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port, the budgets of answers, what is the same for clouds, and nothing else of this repository",
+			mayReach: []string{"actuator", "internal/buildinfo", "internal/cloud/orders", "internal/egress"}, mayNotReach: kubernetesClients(),
 		},
 	}
 }

@@ -50,6 +50,7 @@ import (
 	task "github.com/torpor-dev/torpor/internal/cf/task/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/cloud/azure"
+	"github.com/torpor-dev/torpor/internal/cloud/openstack"
 	"github.com/torpor-dev/torpor/internal/egress"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
@@ -366,6 +367,7 @@ func actuators(o Options) map[string]actuator.Actuator {
 	for _, a := range []actuator.Actuator{
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
 		azure.New(azure.Options{Endpoints: o.endpoints}),
+		openstack.New(openstack.Options{Endpoints: o.endpoints}),
 	} {
 		byPlatform[a.Platform()] = a
 	}

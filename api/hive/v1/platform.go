@@ -12,6 +12,9 @@ type Platform struct {
 	// Azure is Microsoft Azure.
 	// +optional
 	Azure *AzurePlatform `json:"azure,omitempty"`
+	// OpenStack is any cloud that speaks OpenStack's API.
+	// +optional
+	OpenStack *OpenStackPlatform `json:"openstack,omitempty"`
 }
 
 // ClusterPlatformMetadata is what only some platforms need to know of an installed cluster.
@@ -55,6 +58,8 @@ func (s ClusterDeploymentSpec) PlatformSettings() PlatformSettings {
 		return s.Platform.AWS.settings(metadata)
 	case s.Platform.Azure != nil:
 		return s.Platform.Azure.settings(metadata)
+	case s.Platform.OpenStack != nil:
+		return s.Platform.OpenStack.settings(metadata)
 	default:
 		return PlatformSettings{}
 	}

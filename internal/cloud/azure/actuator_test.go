@@ -21,6 +21,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -102,13 +103,13 @@ func TestTroubleAtAzure(t *testing.T) {
 func TestAThrottledAccountIsLeftAlone(t *testing.T) {
 	cloud := startAzure(t)
 	c := cloud.newCluster()
-	ids := c.Create(t, 10*parallelCalls)
+	ids := c.Create(t, 10*orders.ParallelCalls)
 	cloud.inject(t, fault{operation: start, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "60"})
 	if err := cloud.actuator.Start(t.Context(), c.Target(), ids); actuator.ClassOf(err) != actuator.Throttled {
 		t.Errorf("start: %v, want class %q", err, actuator.Throttled)
 	}
-	if got := cloud.countCalls()[start]; got > parallelCalls {
-		t.Errorf("start was called %d times, want at most %d that were under way at once", got, parallelCalls)
+	if got := cloud.countCalls()[start]; got > orders.ParallelCalls {
+		t.Errorf("start was called %d times, want at most %d that were under way at once", got, orders.ParallelCalls)
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -62,7 +63,7 @@ func newBoundedClient(endpoints egress.Endpoints) policy.Transporter {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
-		MaxIdleConns: 100, MaxIdleConnsPerHost: parallelCalls, IdleConnTimeout: 90 * time.Second,
+		MaxIdleConns: 100, MaxIdleConnsPerHost: orders.ParallelCalls, IdleConnTimeout: 90 * time.Second,
 	}
 	egress.BoundTransport(transport)
 	return egress.NewClient(transport, maxAnswerBytes, 0)

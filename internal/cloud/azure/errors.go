@@ -21,6 +21,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
 // The operations, as rights name them.
@@ -33,7 +34,7 @@ const (
 // maxRetryAfter is the longest pause that is believed.
 const maxRetryAfter = 10 * time.Minute
 
-// explainError turns an error of the SDK into a *refusedError or an *actuator.Error with a message that is the same each time.
+// explainError turns an error of the SDK into a *orders.RefusedError or an *actuator.Error with a message that is the same each time.
 func (c *accountClient) explainError(operation string, err error) error {
 	if failed, ok := errors.AsType[*azidentity.AuthenticationFailedError](err); ok {
 		return c.explainLogin(failed)
@@ -48,8 +49,8 @@ func (c *accountClient) explainError(operation string, err error) error {
 	switch {
 	case class == actuator.Unreachable:
 		return unreachableErrorf(operation, "it answers with status %d", answer.StatusCode)
-	case urgencyOf(class) >= 0 && (operation == deallocate || operation == start):
-		return &refusedError{class, code, message}
+	case orders.IsOfMachine(class) && (operation == deallocate || operation == start):
+		return &orders.RefusedError{Class: class, Code: code, Message: message}
 	default:
 		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, code, message), RetryAfter: readRetryAfter(answer.RawResponse)}
 	}

@@ -3,151 +3,26 @@
 package azure
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"maps"
 	"slices"
-	"strings"
-	"sync/atomic"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// parallelCalls is how many calls are made at once for one account. Each machine takes one, and an order may be for thousands.
-const parallelCalls = 16
-
-// orderAll stops or starts machines of clusters by one call each, and returns an error for each cluster. Once the cloud has said what
-// holds for the whole account, no more calls are made.
+// orderAll stops or starts machines of clusters by one call each, and returns an error for each cluster.
 func (a *Actuator) orderAll(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(context.Context, *accountClient, machineName) error) []error {
-	errs := make([]error, len(clusters))
 	c, err := a.clientFor(t)
 	if err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return errs
+		return slices.Repeat([]error{err}, len(clusters))
 	}
-	var ofAccount atomic.Pointer[error]
-	var silent atomic.Int32
-	var work errgroup.Group
-	work.SetLimit(parallelCalls)
-	results := make([][]error, len(clusters))
-	for i, ids := range clusters {
-		results[i] = make([]error, len(ids))
-		for j, id := range ids {
-			work.Go(func() error {
-				if ended := ofAccount.Load(); ended != nil {
-					results[i][j] = *ended
-					return nil
-				}
-				err := c.orderMachine(ctx, operation, id, do)
-				results[i][j] = err
-				if isOfAccount(err) || actuator.ClassOf(err) == actuator.Unreachable && silent.Add(1) >= parallelCalls {
-					ofAccount.CompareAndSwap(nil, &err)
-				}
-				return nil
-			})
-		}
-	}
-	_ = work.Wait() // Each machine keeps its own error.
-	for i, ids := range clusters {
-		errs[i] = combineErrors(operation, ids, results[i])
-	}
-	return errs
+	return orders.Run(operation, clusters, func(id string) error { return c.orderMachine(ctx, operation, id, do) })
 }
 
 func (c *accountClient) orderMachine(ctx context.Context, operation, id string, do func(context.Context, *accountClient, machineName) error) error {
 	m, ok := parseMachineName(id)
 	if !ok {
-		return &refusedError{actuator.NotFound, "NotFound", "expected an id such as GROUP/NAME"}
+		return &orders.RefusedError{Class: actuator.NotFound, Code: "NotFound", Message: "expected an id such as GROUP/NAME"}
 	}
 	return c.callWithTimeout(ctx, operation, func(ctx context.Context) error { return do(ctx, c, m) })
-}
-
-// isOfAccount reports whether every other order would end in the same way. Rights are given by resource group, and a call that fails at
-// Azure may be that of one machine.
-func isOfAccount(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return true
-	}
-	known, ok := errors.AsType[*actuator.Error](err)
-	return ok && slices.Contains([]actuator.ErrorClass{actuator.Throttled, actuator.CredentialsInvalid, actuator.CredentialsMissing}, known.Class)
-}
-
-// refusedError is an answer of the cloud that is of one machine.
-type refusedError struct {
-	class         actuator.ErrorClass
-	code, message string
-}
-
-// Error implements error.
-func (r *refusedError) Error() string { return r.code + ": " + r.message }
-
-// combineErrors returns one error for the machines of a cluster, or nil. The message is the same each time, whatever the order of the
-// calls: a condition shows it, and a change is a write.
-func combineErrors(operation string, ids []string, results []error) error {
-	refused := map[string][]int{}
-	var failed []string
-	for i, err := range results {
-		if err == nil {
-			continue
-		}
-		failed = append(failed, ids[i])
-		if machine, ok := errors.AsType[*refusedError](err); ok {
-			refused[machine.code] = append(refused[machine.code], i)
-		}
-	}
-	if len(failed) == 0 {
-		return nil
-	}
-	taken := failed
-	if len(failed) == len(ids) {
-		taken = nil // Nothing was taken, and the port says that by an empty list.
-	}
-	// What holds for all goes before what holds for one.
-	for _, err := range results {
-		if _, isOfMachine := errors.AsType[*refusedError](err); err == nil || isOfMachine {
-			continue
-		}
-		known, ok := errors.AsType[*actuator.Error](err)
-		if !ok {
-			return err
-		}
-		return &actuator.Error{Class: known.Class, Message: known.Message, RetryAfter: known.RetryAfter, RefusedIDs: taken}
-	}
-	var parts []string
-	urgent := actuator.WrongState
-	for _, code := range slices.Sorted(maps.Keys(refused)) {
-		var own []string
-		for _, i := range refused[code] {
-			own = append(own, ids[i])
-		}
-		slices.Sort(own)
-		first, _ := errors.AsType[*refusedError](results[slices.MinFunc(refused[code], func(x, y int) int { return cmp.Compare(ids[x], ids[y]) })])
-		if urgencyOf(first.class) > urgencyOf(urgent) {
-			urgent = first.class
-		}
-		parts = append(parts, fmt.Sprintf("%s for %s: %s", code, joinIDs(own), first.message))
-	}
-	return &actuator.Error{Class: urgent, Message: operation + ": " + strings.Join(parts, "; "), RefusedIDs: taken}
-}
-
-// urgencyOf orders the classes of refusals of single machines, and is negative for all other classes.
-func urgencyOf(c actuator.ErrorClass) int {
-	// A wrong state comes last because it passes by itself.
-	return slices.Index([]actuator.ErrorClass{actuator.WrongState, actuator.NotFound, actuator.Other, actuator.NoCapacity}, c)
-}
-
-// joinIDs names the first machines, because a message has to stay readable.
-func joinIDs(ids []string) string {
-	const shown = 20
-	text := strings.Join(ids[:min(shown, len(ids))], ", ")
-	if more := len(ids) - shown; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
 // rightsVersion is the version of the API that tells rights.
@@ -35,7 +36,7 @@ func (c *accountClient) requireRights(ctx context.Context, ids []string) error {
 		}
 	}
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(parallelCalls)
+	work.SetLimit(orders.ParallelCalls)
 	for group := range groups {
 		work.Go(func() error { return c.requireRightsInGroup(ctx, group) })
 	}

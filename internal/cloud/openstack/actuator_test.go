@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openstack
+
+import (
+	"bytes"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+func TestCallsAreFew(t *testing.T) {
+	cloud := startOpenStack(t)
+	clusters := []*simulatedCluster{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}
+	var infraIDs []string
+	var ids [][]string
+	for _, c := range clusters {
+		infraIDs, ids = append(infraIDs, c.infraID), append(ids, c.Create(t, 4))
+	}
+	if _, err := cloud.actuator.ObserveAll(t.Context(), clusters[0].Target(), infraIDs); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range cloud.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
+		if err != nil {
+			t.Errorf("stop cluster %d: %v", i, err)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"login": 1, list: 3, stop: 12}, cloud.countCalls()); diff != "" {
+		t.Errorf("calls for three clusters of four servers, and pages of five (-want +got):\n%s", diff)
+	}
+}
+
+func TestTroubleAtOpenStack(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault fault
+		op    actuatortest.Operation
+		// calls is how often the operation is called for three servers.
+		calls      int
+		class      actuator.ErrorClass
+		retryAfter time.Duration
+	}{
+		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is the account's":                     {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"nova's old way to ask for a pause":            {fault{operation: list, status: http.StatusRequestEntityTooLarge, retryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a pause without end is not believed":          {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, maxRetryAfter},
+		"a stop is never sent again":                   {fault{operation: stop, status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a start is tried again":                       {fault{operation: start, status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startOpenStack(t)
+			c := cloud.newCluster()
+			ids := c.Create(t, 3)
+			cloud.inject(t, row.fault)
+			var err error
+			switch row.op {
+			case actuatortest.Observe:
+				_, err = cloud.actuator.Observe(t.Context(), c.Target())
+			case actuatortest.Stop:
+				err = cloud.actuator.Stop(t.Context(), c.Target(), ids)
+			case actuatortest.Start:
+				err = cloud.actuator.Start(t.Context(), c.Target(), ids)
+			}
+			var pause time.Duration
+			if known, ok := errors.AsType[*actuator.Error](err); ok {
+				pause = known.RetryAfter
+			}
+			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
+				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
+			}
+			if got := cloud.countCalls()[row.fault.operation]; got != row.calls {
+				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
+			}
+		})
+	}
+}
+
+// TestATokenIsRenewed has a token that the cloud does not know any more, and then a password that it does not.
+func TestATokenIsRenewed(t *testing.T) {
+	cloud := startOpenStack(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 1)
+	observe := func() error {
+		_, err := cloud.actuator.Observe(t.Context(), c.Target())
+		return err
+	}
+	if err := observe(); err != nil {
+		t.Fatal(err)
+	}
+	cloud.change(func() { cloud.tokens++ })
+	if err := observe(); err != nil {
+		t.Errorf("with a token that has expired: %v, want another login", err)
+	}
+	cloud.change(func() { cloud.isRevoked = true })
+	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); actuator.ClassOf(err) != actuator.CredentialsInvalid || strings.Contains(err.Error(), goodPassword) {
+		t.Errorf("with a password that was revoked: %v, want class %q without the password", err, actuator.CredentialsInvalid)
+	}
+	cloud.change(func() { cloud.isRevoked = false })
+	if err := observe(); err != nil {
+		t.Errorf("with a password that is good again: %v", err)
+	}
+}
+
+func TestServersStartWhateverTurnedThemOff(t *testing.T) {
+	cloud := startOpenStack(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 4)
+	cloud.change(func() {
+		for i, status := range []string{"SHUTOFF", "SHELVED_OFFLOADED", "SHELVED", "SUSPENDED"} {
+			cloud.servers[ids[i]].status = status
+		}
+	})
+	expectStates(t, c, actuator.Stopped)
+	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
+		t.Errorf("stop what is off: %v", err)
+	}
+	if err := cloud.actuator.Start(t.Context(), c.Target(), ids); err != nil {
+		t.Errorf("start: %v", err)
+	}
+	c.Settle(t)
+	expectStates(t, c, actuator.Running)
+	cloud.change(func() { cloud.servers[ids[0]].isLocked, cloud.servers[ids[1]].status = true, "PAUSED" })
+	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
+	known, _ := errors.AsType[*actuator.Error](err)
+	want := fmt.Sprintf(`other: stop servers: conflict for %s: its state does not allow that now: "paused"; `+
+		"locked for %s: the server is locked; unlock it: openstack server unlock", ids[1], ids[0])
+	if known == nil || known.Error() != want || !cmp.Equal(known.RefusedIDs, ids[:2]) {
+		t.Errorf("stop a locked and a paused server:\nfound %v\nwant  %s", err, want)
+	}
+}
+
+func expectStates(t *testing.T, c *simulatedCluster, want actuator.MachineState) {
+	t.Helper()
+	machines, err := c.actuator.Observe(t.Context(), c.Target())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range machines {
+		if m.State != want || !cmp.Equal(m.Addresses, []string{"10.0.0.7"}) {
+			t.Errorf("machine %+v, want it to be %s and its address", m, want)
+		}
+	}
+}
+
+func TestStatesOfServers(t *testing.T) {
+	for _, row := range []struct {
+		status, task string
+		power        servers.PowerState
+		want         actuator.MachineState
+	}{
+		{"ACTIVE", "", servers.RUNNING, actuator.Running},
+		{"ACTIVE", "powering-off", servers.RUNNING, actuator.Stopping},
+		{"ACTIVE", "suspending", servers.RUNNING, actuator.Stopping},
+		{"ACTIVE", "image_snapshot", servers.RUNNING, actuator.Running},
+		{"SHUTOFF", "", servers.SHUTDOWN, actuator.Stopped},
+		{"SHUTOFF", "powering-on", servers.SHUTDOWN, actuator.Starting},
+		{"SHUTOFF", "shelving_offloading", servers.SHUTDOWN, actuator.Stopping},
+		{"SHELVED_OFFLOADED", "", servers.NOSTATE, actuator.Stopped},
+		{"SHELVED_OFFLOADED", "unshelving", servers.NOSTATE, actuator.Starting},
+		{"SUSPENDED", "", servers.SUSPENDED, actuator.Stopped},
+		{"PAUSED", "", servers.PAUSED, actuator.Running},
+		{"BUILD", "spawning", servers.NOSTATE, actuator.Starting},
+		{"REBOOT", "rebooting", servers.RUNNING, actuator.Starting},
+		{"ERROR", "", servers.RUNNING, actuator.Running},
+		{"ERROR", "", servers.NOSTATE, actuator.Stopped},
+		{"NEW_IN_THE_NEXT_RELEASE", "", servers.RUNNING, actuator.Starting},
+	} {
+		if got := stateOf(&servers.Server{Status: row.status, TaskState: row.task, PowerState: row.power}); got != row.want {
+			t.Errorf("%s %s: found %s, want %s", row.status, row.task, got, row.want)
+		}
+	}
+	for _, gone := range []*servers.Server{{Status: "DELETED"}, {Status: "SOFT_DELETED"}, {Status: "ACTIVE", TaskState: "deleting"}} {
+		if !isGone(gone) {
+			t.Errorf("%s %s counts as a machine, want it left out", gone.Status, gone.TaskState)
+		}
+	}
+}
+
+func TestHostileAnswersAreCut(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer string
+		want   string
+	}{
+		"a next page at another host":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://evil.example.com/"}]}`, "names a host that is none of the cloud's"},
+		"a next page at another port":      {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"http://127.0.0.1:1/"}]}`, "names a host that is none of the cloud's"},
+		"endless pages":                    {`{"servers":[{"id":"a"}],"servers_links":[{"rel":"next","href":"SERVER/compute/v2.1/servers/detail"}]}`, "more pages or servers than a project may have"},
+		"an answer that is not JSON":       {`<html>`, "its answer is not one of OpenStack"},
+		"a server without an id":           {`{"servers":[{}]}`, "its answer is not one of OpenStack"},
+		"a server whose id is a path":      {`{"servers":[{"id":"../../os-keypairs"}]}`, "its answer is not one of OpenStack"},
+		"a list that is none":              {`{"servers":"x"}`, "its answer is not one of OpenStack"},
+		"an id that is longer than any is": {`{"servers":[{"id":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not one of OpenStack"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startOpenStack(t)
+			cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, strings.ReplaceAll(row.answer, "SERVER", cloud.server.URL))
+				return true
+			}
+			found, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
+			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
+				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+			}
+		})
+	}
+}
+
+// TestAnswersHaveABudget has one that is larger than any page.
+func TestAnswersHaveABudget(t *testing.T) {
+	cloud := startOpenStack(t)
+	cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+		piece := bytes.Repeat([]byte(" "), 64<<10)
+		for sent := 0; sent < 2*maxAnswerBytes; sent += len(piece) {
+			if _, err := w.Write(piece); err != nil {
+				break
+			}
+		}
+		return true
+	}
+	_, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
+	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "larger than allowed") {
+		t.Errorf("found %v, want one that says that the answer is larger than allowed", err)
+	}
+}
+
+// TestServersOfSecrets checks which servers a Secret may name, and whose words are shown.
+func TestServersOfSecrets(t *testing.T) {
+	const words = "a secret of the internal network"
+	for name, row := range map[string]struct {
+		url    string
+		listed []string
+		class  actuator.ErrorClass
+		shown  bool
+	}{
+		"a host of nobody's list":           {"https://openstack.example.com/v3", nil, actuator.CredentialsInvalid, false},
+		"a host that is listed":             {"https://openstack.example.com/v3", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
+		"a host that is not on the list":    {"https://openstack.example.com/v3", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"a metadata service":                {"http://169.254.169.254/v3", nil, actuator.Other, false},
+		"a metadata service that is listed": {"http://169.254.169.254/v3", []string{"169.254.169.254"}, actuator.CredentialsInvalid, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listed, err := egress.ParseEndpoints(row.listed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer := roundTripperFunc(func(*http.Request) (*http.Response, error) {
+				w := httptest.NewRecorder()
+				writeError(w, http.StatusUnauthorized, "error", words)
+				return w.Result(), nil
+			})
+			secret := map[string][]byte{cloudsKey: fmt.Appendf(nil, "clouds: {fleet: {auth: {auth_url: %q, application_credential_id: a, application_credential_secret: b}}}", row.url)}
+			_, err = New(Options{Transport: answer, Endpoints: listed}).Observe(t.Context(), actuator.Target{InfraID: "a", Cloud: "fleet", Credentials: secret})
+			if actuator.ClassOf(err) != row.class || strings.Contains(err.Error(), words) != row.shown {
+				t.Errorf("found %v, want class %q and the server's words shown: %t", err, row.class, row.shown)
+			}
+		})
+	}
+}
+
+type roundTripperFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRedirectsAreNotFollowed redirects the login, with its password, to another server.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("expected no request to another host, found %s %s", r.Method, r.URL)
+	}))
+	defer stranger.Close()
+	server := httptest.NewServer(http.RedirectHandler(stranger.URL, http.StatusTemporaryRedirect))
+	defer server.Close()
+	cloud := startOpenStack(t)
+	target := cloud.newCluster().Target()
+	target.Credentials = map[string][]byte{cloudsKey: bytes.ReplaceAll(target.Credentials[cloudsKey], []byte(cloud.server.URL), []byte(server.URL))}
+	if _, err := cloud.actuator.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Unreachable {
+		t.Errorf("found %v, want class %q", err, actuator.Unreachable)
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	cloud := startOpenStack(t)
+	good := string(cloud.credentials("")[cloudsKey])
+	replace := func(old, with string) map[string][]byte {
+		return map[string][]byte{cloudsKey: []byte(strings.Replace(good, old, with, 1))}
+	}
+	for name, row := range map[string]struct {
+		secret map[string][]byte
+		class  actuator.ErrorClass
+		says   string
+	}{
+		"a password":                          {secret: replace("", "")},
+		"the interface by its old name":       {secret: cloud.credentials("    endpoint_type: publicURL\n")},
+		"the certificates of the system":      {secret: cloud.credentials("    cacert: " + systemRoots + "\n")},
+		"no Secret":                           {class: actuator.CredentialsMissing, says: "has no clouds.yaml"},
+		"no YAML":                             {secret: map[string][]byte{cloudsKey: []byte("hush: [")}, class: actuator.CredentialsInvalid, says: "must be YAML"},
+		"no such cloud":                       {secret: replace("fleet:", "other:"), class: actuator.CredentialsInvalid, says: `no cloud "fleet"`},
+		"no auth_url":                         {secret: replace("auth_url", "url"), class: actuator.CredentialsMissing, says: "has no auth_url"},
+		"an auth_url of a file":               {secret: replace("http://", "file://"), class: actuator.CredentialsInvalid, says: "must be a URL"},
+		"an auth_url with a password":         {secret: replace("http://", "http://a:hush@"), class: actuator.CredentialsInvalid, says: "must be a URL"},
+		"an old identity service":             {secret: replace("/identity/v3", "/identity/v2.0"), class: actuator.CredentialsInvalid, says: "version 2.0"},
+		"no user":                             {secret: replace("username", "name"), class: actuator.CredentialsMissing, says: "neither application_credential_id nor username"},
+		"no password":                         {secret: replace("password", "pass"), class: actuator.CredentialsMissing, says: "has no password"},
+		"no project":                          {secret: replace("project_id", "project"), class: actuator.CredentialsMissing, says: "neither project_id nor project_name"},
+		"a credential without its secret":     {secret: replace("username", "application_credential_id"), class: actuator.CredentialsMissing, says: "application_credential_secret"},
+		"a wrong password":                    {secret: replace(goodPassword, "hush"), class: actuator.CredentialsInvalid, says: "login: status 401 Unauthorized: The request you have made requires authentication for <hidden>"},
+		"no such region":                      {secret: replace("region_name: here", "region_name: nowhere"), class: actuator.Other, says: `the region "nowhere"`},
+		"a compute service that is elsewhere": {secret: replace("region_name: here", "region_name: other"), class: actuator.Unreachable, says: "it does not answer"},
+		"servers that are not checked":        {secret: cloud.credentials("    verify: false\n"), class: actuator.CredentialsInvalid, says: "verify: false"},
+		"a file of the manager":               {secret: cloud.credentials("    cacert: /etc/passwd\n"), class: actuator.CredentialsInvalid, says: "reads no files"},
+		"certificates that are none":          {secret: cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n"), class: actuator.CredentialsInvalid, says: `its key "ca.pem"`},
+		"a client certificate":                {secret: cloud.credentials("    cert: /etc/x\n"), class: actuator.CredentialsInvalid, says: "has cert"},
+		"a profile":                           {secret: cloud.credentials("    profile: rackspace\n"), class: actuator.CredentialsInvalid, says: "names a profile"},
+		"an interface of administrators":      {secret: cloud.credentials("    interface: admin\n"), class: actuator.CredentialsInvalid, says: "expected public or internal"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Cloud: "fleet", Credentials: row.secret})
+			if row.class == "" {
+				if err != nil {
+					t.Errorf("found %v, want to be let in", err)
+				}
+				return
+			}
+			if actuator.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hush") {
+				t.Errorf("found %v, want class %q and %q without a secret", err, row.class, row.says)
+			}
+		})
+	}
+}
+
+// TestOwnCertificatesAreTrusted has a cloud whose certificate no system knows.
+func TestOwnCertificatesAreTrusted(t *testing.T) {
+	cloud := startOpenStack(t)
+	c := cloud.newCluster()
+	encrypted := httptest.NewTLSServer(cloud)
+	defer encrypted.Close()
+	plain := cloud.server.URL
+	cloud.server.URL = encrypted.URL // The catalog names it.
+	defer func() { cloud.server.URL = plain }()
+	target := c.Target()
+	if _, err := cloud.actuator.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Unreachable {
+		t.Errorf("without its certificate: %v, want class %q", err, actuator.Unreachable)
+	}
+	target.Credentials = cloud.credentials("    cacert: " + mountedSecret + "ca.pem\n")
+	target.Credentials["ca.pem"] = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encrypted.Certificate().Raw})
+	if _, err := cloud.actuator.Observe(t.Context(), target); err != nil {
+		t.Errorf("with its certificate: %v", err)
+	}
+	cloud.server.URL = plain // Now the catalog leads to where everybody reads the token.
+	target.Credentials[cloudsKey] = bytes.Replace(target.Credentials[cloudsKey], []byte("Default"), []byte("default"), 1)
+	if _, err := cloud.actuator.Observe(t.Context(), target); actuator.ClassOf(err) != actuator.Other || !strings.Contains(err.Error(), "without TLS") {
+		t.Errorf("with a compute service without TLS: %v, want an error that says so", err)
+	}
+}
+
+func TestAccountsAreTold(t *testing.T) {
+	cloud := startOpenStack(t)
+	account := func(change func(*actuator.Target)) string {
+		target := actuator.Target{InfraID: "one", Cloud: "fleet", Credentials: cloud.credentials("")}
+		change(&target)
+		name, err := cloud.actuator.AccountOf(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	replace := func(old, with string) func(*actuator.Target) {
+		return func(t *actuator.Target) {
+			t.Credentials = map[string][]byte{cloudsKey: bytes.Replace(t.Credentials[cloudsKey], []byte(old), []byte(with), 1)}
+		}
+	}
+	first := account(func(*actuator.Target) {})
+	for name, row := range map[string]struct {
+		change func(*actuator.Target)
+		shared bool
+	}{
+		"another cluster":  {func(t *actuator.Target) { t.InfraID = "other" }, true},
+		"another region":   {replace("here", "there"), false},
+		"another project":  {replace(goodProject, "other"), false},
+		"another user":     {replace("username: torpor", "username: other"), false},
+		"another password": {replace(goodPassword, "other"), false},
+		"another server":   {replace("/identity/v3", "/v3"), false},
+	} {
+		if got := account(row.change); (got == first) != row.shared || strings.Contains(got, goodPassword) {
+			t.Errorf("%s: account %s beside %s, want it to be shared: %t", name, got, first, row.shared)
+		}
+	}
+}

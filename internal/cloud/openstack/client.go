@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openstack
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+const (
+	// maxAnswerBytes is for a page of 500 servers of 16 KiB each.
+	maxAnswerBytes = 8 << 20
+	// firstRetryPause doubles from attempt to attempt.
+	firstRetryPause = 500 * time.Millisecond
+)
+
+// projectClient speaks for the servers of a project in a region.
+type projectClient struct {
+	settings cloudSettings
+	// account is the client's name outside: a hash of all that it is made of.
+	account string
+	// isTrusted says that the administrator lists the servers, so that their words may be shown.
+	isTrusted bool
+	hosts     *ownHosts
+	endpoints egress.Endpoints
+	timeout   time.Duration
+	provider  *gophercloud.ProviderClient
+
+	// loggingIn lets one call log in at a time; compute is nil before the first login.
+	loggingIn *semaphore.Weighted
+	mu        sync.Mutex
+	compute   *gophercloud.ServiceClient
+	// owner is the project's name among all accounts of all clouds.
+	owner string
+}
+
+// newTransport returns what sends requests; nil roots are those of the system.
+func newTransport(endpoints egress.Endpoints, roots *x509.CertPool) *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Control: endpoints.ControlDial}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConns: 100, MaxIdleConnsPerHost: orders.ParallelCalls, IdleConnTimeout: 90 * time.Second,
+		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+	}
+	egress.BoundTransport(transport)
+	return transport
+}
+
+// ownHosts sends requests to the servers of one cloud only: an answer says where the next page is, and a token goes along.
+type ownHosts struct {
+	base http.RoundTripper
+
+	mu      sync.Mutex
+	origins []string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o *ownHosts) RoundTrip(r *http.Request) (*http.Response, error) {
+	o.mu.Lock()
+	isOwn := slices.Contains(o.origins, originOf(r.URL))
+	o.mu.Unlock()
+	if !isOwn {
+		return nil, errForeignHost
+	}
+	answer, err := o.base.RoundTrip(r)
+	if err != nil {
+		return nil, fmt.Errorf("send the request: %w", err)
+	}
+	return answer, nil
+}
+
+func (o *ownHosts) add(u *url.URL) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if origin := originOf(u); !slices.Contains(o.origins, origin) {
+		o.origins = append(o.origins, origin)
+	}
+}
+
+func originOf(u *url.URL) string { return u.Scheme + "://" + strings.ToLower(u.Host) }
+
+// errForeignHost is a request that was not sent.
+var errForeignHost = errors.New("the host is neither that of auth_url nor that of the compute service")
+
+// clientFor returns the client for the target's cloud; a changed Secret gets another one.
+func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
+	s, err := readCredentials(t.Credentials, t.Cloud)
+	if err != nil {
+		return nil, err
+	}
+	// NUL cannot be part of a text in YAML. A hash, so that no key of the cache is a secret.
+	fields := []string{
+		s.Auth.AuthURL, s.Auth.Username, s.Auth.UserID, s.Auth.Password, s.Auth.UserDomainName, s.Auth.UserDomainID, s.Auth.DomainName, s.Auth.DomainID,
+		s.Auth.ProjectName, s.Auth.ProjectID, s.Auth.ProjectDomainName, s.Auth.ProjectDomainID, s.Auth.CredentialID, s.Auth.CredentialName,
+		s.Auth.CredentialSecret, s.RegionName, s.availability(), s.rootsPEM,
+	}
+	sum := sha256.Sum256([]byte(strings.Join(fields, "\x00")))
+	key := hex.EncodeToString(sum[:])
+	if known, ok := a.clients.Get(key); ok {
+		if c, isClient := known.(*projectClient); isClient {
+			return c, nil
+		}
+	}
+	c, err := a.newClient(s, key)
+	if err != nil {
+		return nil, err
+	}
+	a.clients.Add(key, c)
+	return c, nil
+}
+
+func (a *Actuator) newClient(s cloudSettings, account string) (*projectClient, error) {
+	u, err := url.Parse(s.Auth.AuthURL)
+	if err != nil {
+		return nil, invalidCredentialsf("auth_url in %s of the credentials Secret is no URL: correct it", cloudsKey)
+	}
+	base := a.options.Transport
+	if s.roots != nil {
+		base = newTransport(a.options.Endpoints, s.roots)
+	}
+	c := &projectClient{
+		settings: s, account: account, hosts: &ownHosts{base: base}, endpoints: a.options.Endpoints, timeout: a.options.CallTimeout,
+		loggingIn: semaphore.NewWeighted(1), isTrusted: a.options.Endpoints.Includes(u.Hostname()),
+	}
+	if err := c.allowHost(u, "auth_url in "+cloudsKey+" of the credentials Secret"); err != nil {
+		return nil, err
+	}
+	if c.provider, err = openstack.NewClient(s.Auth.AuthURL); err != nil {
+		return nil, invalidCredentialsf("auth_url in %s of the credentials Secret is no URL of an identity service: correct it", cloudsKey)
+	}
+	c.provider.HTTPClient = *egress.NewClient(c.hosts, maxAnswerBytes, 0)
+	c.provider.UserAgent.Prepend("torpor/" + buildinfo.ReadVersion().Version)
+	return c, nil
+}
+
+// allowHost lets requests go to a server that a Secret or the cloud's catalog names. A user who may write a Secret must neither reach nor
+// read servers of the manager's network through it.
+func (c *projectClient) allowHost(u *url.URL, where string) error {
+	if err := c.endpoints.CheckHost(u.Hostname()); err != nil {
+		return otherErrorf("%s: %.100s: %s", where, u.Hostname(), err)
+	}
+	if !c.endpoints.IsEmpty() && !c.endpoints.Includes(u.Hostname()) {
+		return otherErrorf("%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", where, u.Hostname())
+	}
+	c.hosts.add(u)
+	return nil
+}
+
+// computeService returns the client of the compute service, and logs in before the first use. The library logs in again when a token is
+// refused.
+func (c *projectClient) computeService(ctx context.Context) (*gophercloud.ServiceClient, error) {
+	if known := c.knownService(); known != nil {
+		return known, nil
+	}
+	if err := c.loggingIn.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer c.loggingIn.Release(1)
+	if known := c.knownService(); known != nil {
+		return known, nil
+	}
+	if err := openstack.AuthenticateV3(ctx, c.provider, c.settings.loginOptions(), gophercloud.EndpointOpts{}); err != nil {
+		return nil, &loginError{err}
+	}
+	result, ok := c.provider.GetAuthResult().(tokens.CreateResult)
+	if !ok {
+		return nil, errNotOpenStack
+	}
+	compute, err := c.findComputeService(result)
+	if err != nil {
+		return nil, err
+	}
+	project, err := result.ExtractProject()
+	if err != nil || project == nil || project.ID == "" {
+		return nil, invalidCredentialsf("login: the token is of no project, and the servers are those of a project: add project_id to %s", cloudsKey)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.compute, c.owner = compute, "openstack/"+compute.Endpoint+"/"+project.ID
+	return compute, nil
+}
+
+func (c *projectClient) knownService() *gophercloud.ServiceClient {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.compute
+}
+
+// findComputeService finds the compute service in the catalog that came with the token. The library would ask the service for its
+// versions, without a deadline.
+func (c *projectClient) findComputeService(result tokens.CreateResult) (*gophercloud.ServiceClient, error) {
+	catalog, err := result.ExtractServiceCatalog()
+	if err != nil {
+		return nil, errNotOpenStack
+	}
+	for _, entry := range catalog.Entries {
+		for _, e := range entry.Endpoints {
+			region := c.settings.RegionName
+			if entry.Type != "compute" || e.Interface != c.settings.availability() || region != "" && region != e.Region && region != e.RegionID {
+				continue
+			}
+			u, err := url.Parse(e.URL)
+			if err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Hostname() == "" || u.User != nil {
+				return nil, errNotOpenStack
+			}
+			if c.settings.isEncrypted() && u.Scheme != "https" {
+				return nil, otherErrorf("the catalog of the cloud names a compute service without TLS, and auth_url has TLS: no token goes there")
+			}
+			if err := c.allowHost(u, "the compute service in the catalog of the cloud"); err != nil {
+				return nil, err
+			}
+			return &gophercloud.ServiceClient{ProviderClient: c.provider, Endpoint: gophercloud.NormalizeURL(e.URL), Type: "compute"}, nil
+		}
+	}
+	return nil, otherErrorf("expected a compute service with the interface %s and the region %.60q in the catalog of the cloud, found none: correct region_name in %s",
+		c.settings.availability(), c.settings.RegionName, cloudsKey)
+}
+
+// call makes one API call within the client's timeout, the login included.
+func (c *projectClient) call(ctx context.Context, operation string, atMost time.Duration, do func(context.Context, *gophercloud.ServiceClient) error) error {
+	limited, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	compute, err := c.computeService(limited)
+	if err == nil {
+		err = do(limited, compute)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		// The caller ended the call, and that says nothing about the cloud.
+		return ctx.Err()
+	default:
+		return c.explainError(operation, err)
+	}
+}
+
+// retryUnreachable tries again while the cloud does not answer. A pause that it asks for is left to the account.
+func retryUnreachable[T any](ctx context.Context, attempts int, do func() (T, error)) (T, error) {
+	var result T
+	var last error
+	pauses := wait.Backoff{Duration: firstRetryPause, Factor: 2, Jitter: 0.2, Steps: attempts}
+	err := wait.ExponentialBackoffWithContext(ctx, pauses, func(context.Context) (bool, error) {
+		result, last = do()
+		return actuator.ClassOf(last) != actuator.Unreachable || last == nil, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return result, ctx.Err()
+	}
+	return result, last
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openstack
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
+	"sigs.k8s.io/yaml"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+const (
+	// cloudsKey is Hive's key of the credentials Secret: a file as OpenStack's own clients read it.
+	cloudsKey = "clouds.yaml"
+	// mountedSecret is where OpenShift's installer sees the Secret, so that cacert names another of its keys.
+	mountedSecret = "/etc/openstack-ca/"
+	// systemRoots is the file by which cacert means the certificates of the system.
+	systemRoots = "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"
+)
+
+// cloudSettings is an entry of clouds.yaml, as far as Torpor reads it.
+type cloudSettings struct {
+	Auth         authSettings `json:"auth"`
+	RegionName   string       `json:"region_name"`
+	EndpointType string       `json:"endpoint_type"`
+	Interface    string       `json:"interface"`
+	Verify       *bool        `json:"verify"`
+	CACert       string       `json:"cacert"`
+	ClientCert   string       `json:"cert"`
+	Profile      string       `json:"profile"`
+	Cloud        string       `json:"cloud"`
+	// roots are the certificates that cacert names; nil means those of the system.
+	roots *x509.CertPool
+	// rootsPEM tells them from others.
+	rootsPEM string
+}
+
+type authSettings struct {
+	AuthURL           string `json:"auth_url"`
+	Username          string `json:"username"`
+	UserID            string `json:"user_id"`
+	Password          string `json:"password"`
+	UserDomainName    string `json:"user_domain_name"`
+	UserDomainID      string `json:"user_domain_id"`
+	DomainName        string `json:"domain_name"`
+	DomainID          string `json:"domain_id"`
+	ProjectName       string `json:"project_name"`
+	ProjectID         string `json:"project_id"`
+	ProjectDomainName string `json:"project_domain_name"`
+	ProjectDomainID   string `json:"project_domain_id"`
+	CredentialID      string `json:"application_credential_id"`
+	CredentialName    string `json:"application_credential_name"`
+	CredentialSecret  string `json:"application_credential_secret"`
+}
+
+// readCredentials reads the entry of a cloud. Nothing of it is taken from the manager's own files or environment.
+func readCredentials(secret map[string][]byte, cloud string) (cloudSettings, error) {
+	text, ok := secret[cloudsKey]
+	if !ok || len(strings.TrimSpace(string(text))) == 0 {
+		return cloudSettings{}, missingCredentialsf("the credentials Secret has no %s: add it", cloudsKey)
+	}
+	var file struct {
+		Clouds map[string]cloudSettings `json:"clouds"`
+	}
+	// What the parser says may hold a part of the text, and any part may be a secret.
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return cloudSettings{}, invalidCredentialsf("%s in the credentials Secret must be YAML with clouds, and texts as their settings: correct it", cloudsKey)
+	}
+	settings, ok := file.Clouds[cloud]
+	if !ok {
+		return cloudSettings{}, invalidCredentialsf("%s in the credentials Secret has no cloud %.60q under clouds: add it, or correct spec.platform.openstack.cloud", cloudsKey, cloud)
+	}
+	if err := settings.check(); err != nil {
+		return cloudSettings{}, err
+	}
+	return settings, settings.readRoots(secret)
+}
+
+func (s *cloudSettings) check() error {
+	where := "the cloud in " + cloudsKey + " of the credentials Secret"
+	u, err := url.Parse(s.Auth.AuthURL)
+	switch {
+	case s.Auth.AuthURL == "":
+		return missingCredentialsf("%s has no auth_url: add it", where)
+	case err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Hostname() == "" || u.User != nil || u.RawQuery != "":
+		return invalidCredentialsf("auth_url of %s must be a URL such as https://openstack.example.com:5000/v3: correct it", where)
+	case strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/v2.0"):
+		return invalidCredentialsf("auth_url of %s is that of version 2.0 of the identity API, and Torpor speaks version 3: correct it", where)
+	case s.Profile != "" || s.Cloud != "":
+		return invalidCredentialsf("%s names a profile, which is a file that the manager does not have: write auth_url instead", where)
+	case s.Verify != nil && !*s.Verify:
+		return invalidCredentialsf("%s has verify: false, and Torpor sends no credentials to servers that it does not know: give their certificates as cacert", where)
+	case s.ClientCert != "":
+		return invalidCredentialsf("%s has cert, the name of a file: Torpor logs in by a password or an application credential", where)
+	case !slices.Contains([]string{"", "public", "publicURL", "internal", "internalURL"}, s.EndpointType+s.Interface):
+		return invalidCredentialsf("%s: expected public or internal as interface: correct it", where)
+	}
+	a := s.Auth
+	byCredential := a.CredentialID != "" || a.CredentialName != ""
+	switch {
+	case byCredential && a.CredentialSecret == "":
+		return missingCredentialsf("%s has no application_credential_secret: add it", where)
+	case byCredential && a.CredentialID == "" && a.Username+a.UserID == "":
+		return missingCredentialsf("%s has an application_credential_name and neither application_credential_id nor user_id: add one", where)
+	case byCredential:
+		return nil
+	case a.Username+a.UserID == "":
+		return missingCredentialsf("%s has neither application_credential_id nor username: add one", where)
+	case a.Password == "":
+		return missingCredentialsf("%s has no password: add it", where)
+	case a.ProjectName+a.ProjectID == "":
+		return missingCredentialsf("%s has neither project_id nor project_name, and the servers are those of a project: add one", where)
+	default:
+		return nil
+	}
+}
+
+// readRoots reads the certificates that cacert names. OpenShift has paths there that are keys of the same Secret.
+func (s *cloudSettings) readRoots(secret map[string][]byte) error {
+	if s.CACert == "" || s.CACert == systemRoots {
+		return nil
+	}
+	key, ok := strings.CutPrefix(s.CACert, mountedSecret)
+	if !ok {
+		return invalidCredentialsf("cacert in %s of the credentials Secret names a file, and the manager reads no files for users: expected %sKEY, with KEY one of the Secret's", cloudsKey, mountedSecret)
+	}
+	s.roots, s.rootsPEM = x509.NewCertPool(), string(secret[key])
+	if !s.roots.AppendCertsFromPEM(secret[key]) {
+		return invalidCredentialsf("cacert in %s of the credentials Secret names its key %.60q, which must have certificates in PEM: add them", cloudsKey, key)
+	}
+	return nil
+}
+
+// availability is which of the catalog's URLs are taken.
+func (s *cloudSettings) availability() string {
+	if strings.HasPrefix(s.EndpointType+s.Interface, "internal") {
+		return "internal"
+	}
+	return "public"
+}
+
+// isEncrypted reports whether the login goes by TLS.
+func (s *cloudSettings) isEncrypted() bool { return strings.HasPrefix(s.Auth.AuthURL, "https://") }
+
+func (s *cloudSettings) secretValues() []string {
+	return []string{s.Auth.Password, s.Auth.CredentialSecret}
+}
+
+func (s *cloudSettings) loginOptions() *tokens.AuthOptions {
+	a := s.Auth
+	o := &tokens.AuthOptions{
+		IdentityEndpoint: a.AuthURL, Username: a.Username, UserID: a.UserID, Password: a.Password, AllowReauth: true,
+		ApplicationCredentialID: a.CredentialID, ApplicationCredentialName: a.CredentialName, ApplicationCredentialSecret: a.CredentialSecret,
+	}
+	if a.UserID == "" && a.CredentialID == "" { // An id needs no domain, and the API refuses one.
+		o.DomainID, o.DomainName = firstOf(a.UserDomainID, a.UserDomainName, a.DomainID, a.DomainName)
+	}
+	if a.CredentialSecret != "" {
+		return o // An application credential is one of a project.
+	}
+	if a.ProjectID != "" {
+		o.Scope = tokens.Scope{ProjectID: a.ProjectID}
+		return o
+	}
+	o.Scope.ProjectName = a.ProjectName
+	o.Scope.DomainID, o.Scope.DomainName = firstOf(a.ProjectDomainID, a.ProjectDomainName, a.DomainID, a.DomainName)
+	return o
+}
+
+// firstOf returns the first id or name of a domain that is set; the API takes one of them.
+func firstOf(id, name, otherID, otherName string) (string, string) {
+	switch {
+	case id != "":
+		return id, ""
+	case name != "":
+		return "", name
+	case otherID != "":
+		return otherID, ""
+	default:
+		return "", otherName
+	}
+}
+
+func invalidCredentialsf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+func missingCredentialsf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.CredentialsMissing, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openstack
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
+	"github.com/gophercloud/gophercloud/v2/pagination"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+const (
+	// clusterProperty is the property of a server whose value is the infraID of its cluster.
+	clusterProperty = "openshiftClusterID"
+	// pageSize is what a page is asked to have; the cloud may give fewer. maxPages and maxServers bound one listing.
+	pageSize   = 500
+	maxPages   = 1000
+	maxServers = 50_000
+	// maxListingCalls is how many times the timeout of one call all pages together may take.
+	maxListingCalls = 3
+	maxNameBytes    = 255
+	maxAddresses    = 64
+)
+
+// listMachines returns the servers of clusters. One listing of the whole project is for any number of clusters: the API finds servers by
+// their names with regular expressions, and by one name at a time.
+func (c *projectClient) listMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+	found := map[string][]actuator.Machine{}
+	err := c.call(ctx, list, maxListingCalls*c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
+		pages, count := 0, 0
+		// Every page is read before anything is decided: a server on a page that is missing would look gone, and the cluster would count as
+		// stopped while it runs.
+		return servers.List(compute, servers.ListOpts{Limit: pageSize}).EachPage(ctx, func(_ context.Context, page pagination.Page) (bool, error) {
+			all, err := servers.ExtractServers(page)
+			if err != nil {
+				return false, errNotOpenStack
+			}
+			pages, count = pages+1, count+len(all)
+			if pages > maxPages || count > maxServers {
+				return false, errListTooLong
+			}
+			return true, c.addMachines(found, all, infraIDs)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, machines := range found {
+		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return found, nil
+}
+
+func (c *projectClient) addMachines(found map[string][]actuator.Machine, page []servers.Server, wanted []string) error {
+	for i := range page {
+		s := &page[i]
+		if s.ID == "" || len(s.ID) > maxNameBytes || strings.ContainsAny(s.ID, "/?# ") {
+			return errNotOpenStack
+		}
+		infraID := s.Metadata[clusterProperty]
+		if infraID == "" || !slices.Contains(wanted, infraID) || isGone(s) {
+			continue
+		}
+		name := strings.ToValidUTF8(s.Name, "")
+		found[infraID] = append(found[infraID], actuator.Machine{
+			ID: s.ID, Name: name[:min(len(name), maxNameBytes)], State: stateOf(s), Account: c.owner, Addresses: addressesOf(s),
+		})
+	}
+	return nil
+}
+
+func isGone(s *servers.Server) bool {
+	return s.TaskState == "deleting" || slices.Contains([]string{"DELETED", "SOFT_DELETED"}, s.Status)
+}
+
+// stateOf returns what a server does: its task where it has one, otherwise its status.
+func stateOf(s *servers.Server) actuator.MachineState {
+	switch {
+	case strings.HasPrefix(s.TaskState, "powering-off"), strings.HasPrefix(s.TaskState, "shelving"), s.TaskState == "suspending":
+		return actuator.Stopping
+	case s.TaskState != "" && s.Status != "ACTIVE", slices.Contains([]string{"powering-on", "unshelving", "resuming"}, s.TaskState):
+		return actuator.Starting
+	}
+	switch s.Status {
+	case "ACTIVE", "PASSWORD", "VERIFY_RESIZE", "MIGRATING", "RESCUE", "PAUSED":
+		return actuator.Running // A paused server keeps its place and its memory.
+	case "SHUTOFF", "SHELVED", "SHELVED_OFFLOADED", "SUSPENDED":
+		return actuator.Stopped
+	case "ERROR":
+		if s.PowerState == servers.RUNNING {
+			return actuator.Running
+		}
+		return actuator.Stopped
+	default:
+		return actuator.Starting // BUILD, REBOOT, RESIZE and what is unknown: neither on nor off, and waited for.
+	}
+}
+
+// addressesOf returns a server's addresses in all its networks.
+func addressesOf(s *servers.Server) []string {
+	var all []string
+	for _, network := range slices.Sorted(maps.Keys(s.Addresses)) {
+		entries, isList := s.Addresses[network].([]any)
+		if !isList {
+			continue
+		}
+		for _, entry := range entries {
+			fields, isObject := entry.(map[string]any)
+			if !isObject || len(all) == maxAddresses {
+				continue
+			}
+			all = append(all, fmt.Sprint(fields["addr"]))
+		}
+	}
+	return all
+}

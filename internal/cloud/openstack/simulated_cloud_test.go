@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package openstack
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+const (
+	goodProject  = "11111111222233334444555555555555"
+	goodPassword = "s3cr3t-of-torpor-tests"
+	// serverPageSize is the most that a page has, whatever is asked for; it makes twelve servers more than one page.
+	serverPageSize = 5
+	// transitionLooks is how many listings a task takes, and lateLooks how many show what was before.
+	transitionLooks, lateLooks = 2, 3
+)
+
+// simulatedOpenStack is an identity and a compute service behind HTTP, written from the API's public description
+// (https://docs.openstack.org/api-ref/compute/). As the real one does, it refuses to stop what is stopped and to start what runs.
+type simulatedOpenStack struct {
+	server   *httptest.Server
+	actuator *Actuator
+
+	mu       sync.Mutex
+	servers  map[string]*simulatedServer
+	faults   []fault
+	calls    map[string]int
+	tokens   int
+	isLate   bool
+	clusters int
+	made     int
+	// isRevoked says that the password is not taken any more, nor the tokens that it gave.
+	isRevoked bool
+	// interfere, if set, answers requests to the compute service instead.
+	interfere func(http.ResponseWriter, *http.Request) bool
+}
+
+type simulatedServer struct {
+	ID, Name, infraID string
+	// status and task are as the API names them; a task stays for left listings.
+	status, task string
+	left         int
+	isLocked     bool
+	// before is shown while late.
+	before string
+	late   int
+}
+
+type fault struct {
+	operation  string
+	ids        []string
+	status     int
+	message    string
+	retryAfter string
+}
+
+func startOpenStack(t *testing.T) *simulatedOpenStack {
+	t.Helper()
+	s := &simulatedOpenStack{servers: map[string]*simulatedServer{}, calls: map[string]int{}}
+	s.server = httptest.NewServer(s)
+	t.Cleanup(s.server.Close)
+	endpoints, err := egress.ParseEndpoints([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.actuator = New(Options{Endpoints: endpoints, Attempts: 2})
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *simulatedOpenStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/identity/v3/auth/tokens" {
+		s.serveLogin(w, r)
+		return
+	}
+	operation, id := parseOperation(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[operation]++
+	failed, isFailed := s.findFault(operation, id)
+	switch {
+	case r.Header.Get("X-Auth-Token") != s.token() || s.isRevoked:
+		writeError(w, http.StatusUnauthorized, "unauthorized", "The request you have made requires authentication.")
+	case s.interfere != nil && s.interfere(w, r):
+	case isFailed:
+		if failed.retryAfter != "" {
+			w.Header().Set("Retry-After", failed.retryAfter)
+		}
+		// With everything in it that must not be shown.
+		writeError(w, failed.status, "fault", fmt.Sprintf("%s %s (req-%08d-0000-0000-0000-000000000000)", failed.message, goodPassword, s.calls[operation]))
+	case operation == list:
+		s.serveList(w, r)
+	case s.servers[id] == nil:
+		writeError(w, http.StatusNotFound, "itemNotFound", "Instance "+id+" could not be found.")
+	case r.Method == http.MethodGet:
+		writeJSON(w, http.StatusOK, map[string]any{"server": s.servers[id].show()})
+	default:
+		s.serveAction(w, operation, s.servers[id])
+	}
+}
+
+// token is the one that is good; the next login gives the next.
+func (s *simulatedOpenStack) token() string {
+	return fmt.Sprintf("token-that-must-not-be-shown-%d", s.tokens)
+}
+
+func (s *simulatedOpenStack) serveLogin(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Auth struct {
+			Identity struct {
+				Password struct {
+					User struct{ Name, Password string } `json:"user"`
+				} `json:"password"`
+			} `json:"identity"`
+			Scope struct {
+				Project struct{ ID string } `json:"project"`
+			} `json:"scope"`
+		} `json:"auth"`
+	}
+	_ = json.NewDecoder(r.Body).Decode(&asked)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls["login"]++
+	user := asked.Auth.Identity.Password.User
+	if user.Name != "torpor" || user.Password != goodPassword || asked.Auth.Scope.Project.ID != goodProject || s.isRevoked {
+		writeError(w, http.StatusUnauthorized, "error", "The request you have made requires authentication for "+user.Password+".")
+		return
+	}
+	s.tokens++
+	w.Header().Set("X-Subject-Token", s.token())
+	writeJSON(w, http.StatusCreated, map[string]any{"token": map[string]any{
+		"project": map[string]string{"id": goodProject, "name": "fleet"},
+		"catalog": []any{map[string]any{"type": "compute", "name": "nova", "endpoints": []any{
+			map[string]string{"interface": "public", "region": "other", "region_id": "other", "url": "http://127.0.0.1:1/v2.1"},
+			map[string]string{"interface": "public", "region": "here", "region_id": "here", "url": s.server.URL + "/compute/v2.1"},
+		}}},
+	}})
+}
+
+// parseOperation returns what a request is for, and the id of the server that it names.
+func parseOperation(r *http.Request) (operation, id string) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case parts[len(parts)-1] == "detail":
+		return list, ""
+	case r.Method == http.MethodGet:
+		return "get", parts[len(parts)-1]
+	}
+	id = parts[len(parts)-2]
+	var body map[string]any
+	_ = json.NewDecoder(r.Body).Decode(&body)
+	for action := range body {
+		return cmp.Or(map[string]string{"os-stop": stop, "os-start": start}[action], action), id
+	}
+	return "", id
+}
+
+func (s *simulatedOpenStack) serveList(w http.ResponseWriter, r *http.Request) {
+	ids := slices.Sorted(maps.Keys(s.servers))
+	if marker := r.URL.Query().Get("marker"); marker != "" {
+		ids = ids[slices.Index(ids, marker)+1:]
+	}
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	page := ids[:min(limit, serverPageSize, len(ids))]
+	all := []any{}
+	for _, id := range page {
+		all = append(all, s.servers[id].look())
+	}
+	answer := map[string]any{"servers": all}
+	if len(page) < len(ids) {
+		answer["servers_links"] = []any{map[string]string{"rel": "next", "href": s.server.URL + "/compute/v2.1/servers/detail?limit=" + strconv.Itoa(limit) + "&marker=" + page[len(page)-1]}}
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// look returns what a listing shows, and lets time go by.
+func (m *simulatedServer) look() map[string]any {
+	shown := m.show()
+	switch {
+	case m.late > 0:
+		m.late--
+		shown["status"], shown["OS-EXT-STS:task_state"] = m.before, nil
+	case m.left > 0:
+		m.left--
+	default:
+		m.arrive()
+	}
+	return shown
+}
+
+func (m *simulatedServer) show() map[string]any {
+	var task any
+	if m.task != "" {
+		task = m.task
+	}
+	return map[string]any{
+		"id": m.ID, "name": m.Name, "status": m.status, "OS-EXT-STS:task_state": task, "OS-EXT-STS:power_state": 1,
+		"metadata":  map[string]string{clusterProperty: m.infraID},
+		"addresses": map[string]any{"nodes": []any{map[string]any{"addr": "10.0.0.7", "version": 4}}},
+	}
+}
+
+func (m *simulatedServer) arrive() {
+	m.status = cmp.Or(map[string]string{"powering-on": "ACTIVE", "unshelving": "ACTIVE", "resuming": "ACTIVE", "powering-off": "SHUTOFF"}[m.task], m.status)
+	m.task, m.left = "", 0
+}
+
+func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m *simulatedServer) {
+	row, ok := map[string]struct {
+		from []string
+		task string
+	}{
+		stop:       {[]string{"ACTIVE", "ERROR"}, "powering-off"},
+		start:      {[]string{"SHUTOFF"}, "powering-on"},
+		"unshelve": {[]string{"SHELVED", "SHELVED_OFFLOADED"}, "unshelving"},
+		"resume":   {[]string{"SUSPENDED"}, "resuming"},
+	}[action]
+	switch {
+	case !ok:
+		writeError(w, http.StatusBadRequest, "badRequest", "There is no such action.")
+	case m.isLocked:
+		writeError(w, http.StatusConflict, "conflictingRequest", "Instance "+m.ID+" is locked")
+	case m.task != "" || !slices.Contains(row.from, m.status):
+		writeError(w, http.StatusConflict, "conflictingRequest", "Cannot do that while it is in "+m.status+" "+m.task)
+	default:
+		if s.isLate {
+			m.before, m.late = m.status, lateLooks
+		}
+		m.task, m.left = row.task, transitionLooks
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+func (s *simulatedOpenStack) findFault(operation, id string) (fault, bool) {
+	for _, f := range s.faults {
+		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
+			return f, true
+		}
+	}
+	return fault{}, false
+}
+
+func (s *simulatedOpenStack) inject(t *testing.T, f fault) {
+	t.Helper()
+	s.change(func() { s.faults = append(s.faults, f) })
+	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
+}
+
+func (s *simulatedOpenStack) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// countCalls returns how often each operation was called since it was asked last.
+func (s *simulatedOpenStack) countCalls() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counted := s.calls
+	s.calls = map[string]int{}
+	return counted
+}
+
+func writeJSON(w http.ResponseWriter, status int, content any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(content)
+}
+
+func writeError(w http.ResponseWriter, status int, kind, message string) {
+	writeJSON(w, status, map[string]any{kind: map[string]any{"code": status, "message": message}})
+}
+
+// newCluster is a cluster whose infraID begins with those before it.
+func (s *simulatedOpenStack) newCluster() *simulatedCluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clusters++
+	return &simulatedCluster{simulatedOpenStack: s, infraID: "sleepy" + strings.Repeat("-x", s.clusters)}
+}
+
+type simulatedCluster struct {
+	*simulatedOpenStack
+	infraID string
+}
+
+func (c *simulatedCluster) Actuator() actuator.Actuator { return c.actuator }
+
+func (c *simulatedCluster) Target() actuator.Target {
+	return actuator.Target{InfraID: c.infraID, Cloud: "fleet", Credentials: c.credentials("")}
+}
+
+// credentials returns a Secret with more settings of the cloud.
+func (s *simulatedOpenStack) credentials(more string) map[string][]byte {
+	return map[string][]byte{cloudsKey: fmt.Appendf(nil, `
+clouds:
+  fleet:
+    auth:
+      auth_url: %s/identity/v3
+      username: torpor
+      user_domain_name: Default
+      password: %s
+      project_id: "%s"
+    region_name: here
+%s`, s.server.URL, goodPassword, goodProject, more)}
+}
+
+func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []string
+	for range n {
+		c.made++
+		id := fmt.Sprintf("aaaaaaaa-bbbb-cccc-dddd-%012d", c.made*11)
+		c.servers[id] = &simulatedServer{ID: id, Name: c.infraID + "-worker-" + strconv.Itoa(c.made), infraID: c.infraID, status: "ACTIVE"}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (c *simulatedCluster) Settle(*testing.T) {
+	c.change(func() {
+		for _, m := range c.servers {
+			m.late = 0
+			m.arrive()
+		}
+	})
+}
+
+func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
+	t.Helper()
+	f, ok := map[actuator.ErrorClass]fault{
+		actuator.CredentialsInvalid: {status: http.StatusUnauthorized},
+		actuator.PermissionDenied:   {status: http.StatusForbidden},
+		actuator.Unreachable:        {status: http.StatusServiceUnavailable},
+		actuator.Throttled:          {status: http.StatusTooManyRequests, retryAfter: "30"},
+		actuator.NotFound:           {status: http.StatusNotFound},
+		actuator.Other:              {status: http.StatusBadRequest},
+	}[class]
+	if !ok {
+		return false // A server that is stopped keeps its place, and one that runs is no trouble of a listing.
+	}
+	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
+	f.ids, f.message = ids, "No way."
+	c.inject(t, f)
+	return true
+}
+
+// TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
+func (*simulatedCluster) TakesOrdersOneByOne() {}
+
+// Delay implements actuatortest.LateCloud.
+func (c *simulatedCluster) Delay(t *testing.T) {
+	t.Helper()
+	c.change(func() { c.isLate = true })
+	t.Cleanup(func() { c.change(func() { c.isLate = false }) })
+}
+
+func TestContract(t *testing.T) {
+	cloud := startOpenStack(t)
+	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return cloud.newCluster() })
+}
