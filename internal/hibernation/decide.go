@@ -15,11 +15,11 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "paused", When: func(o Observed) bool { return o.Paused }, Then: powerPaused},
 		{Name: "not installed", When: func(o Observed) bool { return !o.Installed }, Then: clusterNotInstalled},
 		{Name: "invalid spec", When: func(o Observed) bool { return o.Invalid != "" }, Then: invalidSpec},
+		{Name: "asleep", When: IsAsleep, Then: clusterHibernates},
 		{Name: "cannot hibernate", When: Observed.isRequestedHibernationUnsupported, Then: hibernationUnsupported},
 		{Name: "machines not observed", When: func(o Observed) bool { return o.ObservationError != nil }, Then: observationFailed},
 		{Name: "no machines", When: func(o Observed) bool { return len(o.Machines) == 0 && o.NoActuator == "" }, Then: noMachinesFound},
 
-		{Name: "asleep", When: IsAsleep, Then: clusterHibernates},
 		{Name: "nodes not read yet", When: Observed.awaitsNodeRecord, Then: awaitNodeRecord},
 		{Name: "write the nodes down", When: func(o Observed) bool { return o.shouldHibernate() && !o.isHibernationOpen() }, Then: recordNodes},
 		{Name: "write spot machines down", When: func(o Observed) bool { return len(o.spotMachinesToAdd()) > 0 }, Then: recordSpotMachines},

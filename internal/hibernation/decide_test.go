@@ -86,6 +86,10 @@ func TestDecide(t *testing.T) {
 		"a version that is too old cannot hibernate, whatever the cloud says": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible, o.ObservationError = "x", throttledError() }), unsupported,
 		},
+		"a cluster that is off hibernates, whatever is known of its version": {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), hibernates},
+		"a cluster that is off in part cannot hibernate with a version that is too old": {
+			observedCluster(wantHibernating, nil, off, secondMachine(on), func(o *Observed) { o.Incompatible = "x" }), unsupported,
+		},
 		"a version that is too old does not matter to a running cluster": {
 			observedCluster("", nil, on, func(o *Observed) { o.Incompatible, o.API = "x", Reachable }), runs(driftInterval),
 		},
@@ -464,7 +468,8 @@ func TestWhatIsAskedOfACluster(t *testing.T) {
 		"a cluster that has just resumed is asked for everything":        {observedCluster("", resumedRecord(time.Minute), on), []string{"cloud", "cluster", "nodes", "requests"}},
 		"a cluster that resumed long ago is only probed":                 {observedCluster("", resumedRecord(time.Hour), on), []string{"cloud", "cluster"}},
 		"without an actuator there is no cloud":                          {observedCluster("", nil, "", func(o *Observed) { o.NoActuator = "x" }), []string{"cluster"}},
-		"a cluster that cannot hibernate is asked whether it answers":    {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), []string{"cluster"}},
+		"a cluster that cannot hibernate is asked whether it answers":    {observedCluster(wantHibernating, nil, on, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud", "cluster"}},
+		"a cluster that cannot hibernate and is off is left alone":       {observedCluster(wantHibernating, nil, off, func(o *Observed) { o.Incompatible = "x" }), []string{"cloud"}},
 		"a cluster whose machines are unknown is only probed":            {observedCluster("", resumingRecord(time.Minute), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud", "cluster"}},
 		"a hibernating cluster whose machines are unknown is left alone": {observedCluster("", openRecord(), "", func(o *Observed) { o.ObservationError = throttledError() }), []string{"cloud"}},
 		"a paused cluster is only probed":                                {observedCluster("", resumingRecord(time.Minute), on, func(o *Observed) { o.Paused = true }), []string{"cluster"}},

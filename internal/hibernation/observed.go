@@ -116,9 +116,15 @@ type ObservedNode struct {
 	HasChanged bool
 }
 
-// NeedsCloud reports whether the machines have to be observed, given what the object alone says.
+// NeedsCloud reports whether the machines have to be observed, given what the object alone says: also those of a cluster that cannot
+// hibernate, because it may be off already.
 func NeedsCloud(o Observed) bool {
-	return !o.Deleted && !o.Paused && o.Installed && o.Invalid == "" && o.NoActuator == "" && !o.isRequestedHibernationUnsupported()
+	return !o.Deleted && !o.Paused && o.Installed && o.Invalid == "" && o.NoActuator == ""
+}
+
+// MayBeStopped reports whether the object alone lets the machines be stopped.
+func MayBeStopped(o Observed) bool {
+	return NeedsCloud(o) && o.shouldHibernate() && !o.isRequestedHibernationUnsupported()
 }
 
 // NeedsCluster reports whether the cluster has to be dialled, given its machines: to record its nodes before they stop, to follow it from
@@ -129,7 +135,7 @@ func NeedsCluster(o Observed) bool {
 	case o.Deleted, !o.Installed, o.Invalid != "":
 		return false
 	case o.Paused, o.isRequestedHibernationUnsupported(), o.ObservationError != nil:
-		return !o.isHibernationOpen()
+		return !o.isHibernationOpen() && !IsAsleep(o)
 	case o.shouldHibernate():
 		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running) || o.awaitsSpotRecord()
 	default:

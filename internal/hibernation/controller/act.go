@@ -54,7 +54,7 @@ func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (boo
 	// With Hive's schema the record is there only, and without it a cluster that was resumed has run too long.
 	statusannotation.RestoreStatus(&cd)
 	o := c.observeObject(&cd)
-	return hibernation.NeedsCloud(o) && o.DesiredPowerState == hivev1.PowerStateHibernating, nil
+	return hibernation.MayBeStopped(o), nil
 }
 
 // approveRequests hands approvals in; a later pass is told what became of them.

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/decision"
@@ -42,8 +43,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	}
 	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterDegradedCondition, plan.Degraded)
 	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterStalledCondition, plan.Stalled)
-	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, c.Clock)
-	cd.Status.PowerState = hibernation.DisplayedPowerState(plan.Hibernating)
+	setPowerState(cd, owned, c.Clock)
 	transitions := finishedTransitions(cd.Status.Hibernation, plan.Record)
 	cd.Status.Hibernation = plan.Record
 	if seen.version != "" && (cd.Status.ClusterVersionStatus == nil || cd.Status.ClusterVersionStatus.Desired.Version != seen.version) {
@@ -60,6 +60,17 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 				seen.approvals.untold = nil
 			}
 		},
+	}
+}
+
+// setPowerState sets the conditions and the power state that follows from them. The time of Ready, which people read as SINCE, is that of
+// the power state, too: Ready is False from the beginning of a hibernation to the end of the next resume.
+func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condition, now clock.PassiveClock) {
+	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, now)
+	before := cd.Status.PowerState
+	cd.Status.PowerState = hibernation.DisplayedPowerState(owned[hivev1.ClusterHibernatingCondition])
+	if cd.Status.PowerState != before {
+		meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition).LastTransitionTime = metav1.NewTime(now.Now())
 	}
 }
 

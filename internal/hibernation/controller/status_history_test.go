@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -137,6 +139,35 @@ func violationsWithin(cd *hivev1.ClusterDeployment) []string {
 	return list
 }
 
+// TestSinceIsThatOfThePowerState goes through a hibernation and a resume, an hour each step.
+func TestSinceIsThatOfThePowerState(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
+	cd := &hivev1.ClusterDeployment{}
+	since := func() time.Duration {
+		return now.Since(meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition).LastTransitionTime.Time)
+	}
+	for _, step := range []struct {
+		hibernating, ready decision.Condition
+		want               time.Duration
+	}{
+		{decision.False(hivev1.RunningHibernationReason, "It runs"), decision.True(hivev1.RunningHibernationReason, "It runs"), 0},
+		{decision.False(hivev1.RunningHibernationReason, "It runs"), decision.False(hivev1.APIUnreachableReason, "It is silent"), 0},
+		{decision.True(hivev1.StoppingHibernationReason, "It stops"), decision.False(hivev1.StoppingMachinesReason, "It stops"), 0},
+		{decision.True(hivev1.StoppingHibernationReason, "It stops"), decision.False(hivev1.FailedToStopReason, "It does not"), time.Hour},
+		{decision.True(hivev1.HibernatingHibernationReason, "It sleeps"), decision.False(hivev1.HibernatingHibernationReason, "It sleeps"), 0},
+		{decision.True(hivev1.HibernatingHibernationReason, "It sleeps"), decision.False(hivev1.HibernatingHibernationReason, "It sleeps"), time.Hour},
+		{decision.True(hivev1.ResumingHibernationReason, "It wakes"), decision.False(hivev1.StartingMachinesReason, "It wakes"), 0},
+		{decision.True(hivev1.ResumingHibernationReason, "It wakes"), decision.False(hivev1.WaitingForAPIReason, "It wakes"), time.Hour},
+		{decision.False(hivev1.RunningHibernationReason, "It runs"), decision.True(hivev1.RunningHibernationReason, "It runs"), 0},
+	} {
+		now.SetTime(now.Now().Add(time.Hour))
+		setPowerState(cd, map[string]decision.Condition{hivev1.ClusterHibernatingCondition: step.hibernating, hivev1.ClusterReadyCondition: step.ready}, now)
+		if got := since(); got != step.want {
+			t.Errorf("%s, %s: expected it to be so for %s, found %s", cd.Status.PowerState, step.ready.Reason, step.want, got)
+		}
+	}
+}
+
 func violationsBetween(before, now *hivev1.ClusterDeployment) []string {
 	var list []string
 	for _, c := range before.Status.Conditions {
@@ -147,6 +178,7 @@ func violationsBetween(before, now *hivev1.ClusterDeployment) []string {
 		case next.ObservedGeneration < c.ObservedGeneration:
 			list = append(list, fmt.Sprintf("version %s: observedGeneration of %s fell from %d to %d",
 				now.ResourceVersion, c.Type, c.ObservedGeneration, next.ObservedGeneration))
+		case c.Type == hivev1.ClusterReadyCondition && now.Status.PowerState != before.Status.PowerState: // It says since when that is so.
 		case next.Status == c.Status && !next.LastTransitionTime.Equal(&c.LastTransitionTime):
 			list = append(list, fmt.Sprintf("version %s: %s stayed %s but has a new transition time", now.ResourceVersion, c.Type, c.Status))
 		}

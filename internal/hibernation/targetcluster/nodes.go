@@ -17,6 +17,9 @@ import (
 
 const controlPlaneRole = "node-role.kubernetes.io/control-plane"
 
+// masterRole is the same in older releases, OpenShift 4.11 and before among them.
+const masterRole = "node-role.kubernetes.io/master"
+
 // ListNodes returns the cluster's nodes, each with its newest sign of life.
 func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNode, error) {
 	renewed, err := c.listLeaseRenewals(ctx)
@@ -74,8 +77,9 @@ func decodeNode(item []byte, renewed map[string]time.Time) (hibernation.Observed
 		return hibernation.ObservedNode{}, errMalformed
 	}
 	_, controlPlane := n.Metadata.Labels[controlPlaneRole]
+	_, isMaster := n.Metadata.Labels[masterRole]
 	out := hibernation.ObservedNode{
-		RecordedNode: hivev1.RecordedNode{Name: n.Metadata.Name, UID: n.Metadata.UID, ControlPlane: controlPlane},
+		RecordedNode: hivev1.RecordedNode{Name: n.Metadata.Name, UID: n.Metadata.UID, ControlPlane: controlPlane || isMaster},
 		LastSeen:     renewed[n.Metadata.Name],
 	}
 	var err error

@@ -118,7 +118,7 @@ func testNodes(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 	}
 	node("a-lease-is-newer", corev1.ConditionTrue, early, map[string]string{controlPlaneRole: ""})
 	lease("a-lease-is-newer", late)
-	node("b-heartbeat-is-newer", corev1.ConditionFalse, late, nil)
+	node("b-heartbeat-is-newer", corev1.ConditionFalse, late, map[string]string{masterRole: ""})
 	lease("b-heartbeat-is-newer", early)
 	node("c-no-lease", corev1.ConditionUnknown, early, nil)
 	want := func(name string, ready, controlPlane bool, seen time.Time) hibernation.ObservedNode {
@@ -131,7 +131,7 @@ func testNodes(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 	must(t, err)
 	ignore := cmpopts.IgnoreFields(hivev1.RecordedNode{}, "UID")
 	if diff := cmp.Diff([]hibernation.ObservedNode{
-		want("a-lease-is-newer", true, true, late), want("b-heartbeat-is-newer", false, false, late), want("c-no-lease", false, false, early),
+		want("a-lease-is-newer", true, true, late), want("b-heartbeat-is-newer", false, true, late), want("c-no-lease", false, false, early),
 	}, got, ignore, cmpopts.EquateApproxTime(0)); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
