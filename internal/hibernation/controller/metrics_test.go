@@ -90,6 +90,70 @@ func (e *env) awaitMetric(t *testing.T, name string, want map[string]string) {
 	})
 }
 
+// TestMetricsTellWhatIsDone has a cluster hibernate while its account throttles for a moment, and resume without one of its machines.
+func TestMetricsTellWhatIsDone(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.startManager(t, clouds())
+	s := e.newCluster(t, func(r *clusterSetup) { r.cloud = testenv.StartCloud(t) })
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.cloud.InjectFault(t, testenv.CloudFault{Code: "RequestLimitExceeded"})
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "Unknown", hivev1.CloudThrottledReason, nil})
+	s.cloud.ClearFaults(t)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.cloud.InjectFault(t, testenv.CloudFault{Action: "StartInstances", Code: "InsufficientInstanceCapacity", Message: "No room.", InstanceIDs: s.ids[1:]})
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterDegradedCondition, "True", hivev1.MachinesMissingReason, nil})
+
+	name := "name=" + s.key.Name + " namespace=" + s.key.Namespace
+	e.awaitSeries(t, "torpor_cluster_trouble condition=Degraded "+name, "torpor_cluster_power_state "+name+" power_state=Running")
+	s.cloud.ClearFaults(t)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterDegradedCondition, "False", hivev1.AsExpectedReason, nil})
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	e.awaitSeries(t,
+		"torpor_cluster_transition_seconds transition=hibernate", "torpor_cluster_transition_seconds transition=resume",
+		"torpor_cloud_operations_total account=one error= operation=look", "torpor_cloud_operations_total account=one error=throttled operation=look",
+		"torpor_cloud_operations_total account=one error= operation=stop", "torpor_cloud_operations_total account=one error= operation=start",
+		"torpor_cluster_probes_total answered=true",
+	)
+}
+
+// awaitSeries waits until series have other values than zero.
+func (e *env) awaitSeries(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		testenv.Eventually(t, name, func() error {
+			all := e.gatherMetrics(t)
+			return testenv.ErrorIf(all[name] == 0, "found %v", all)
+		})
+	}
+}
+
+// gatherMetrics returns the values of all series, and the counts of histograms, by names and labels. All accounts are called one.
+func (e *env) gatherMetrics(t *testing.T) map[string]float64 {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	testenv.ExpectNoError(t, registry.Register(e.metrics))
+	families, err := registry.Gather()
+	testenv.ExpectNoError(t, err)
+	all := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			series := family.GetName()
+			for _, l := range m.GetLabel() {
+				value := l.GetValue()
+				if l.GetName() == "account" && value != "" {
+					value = "one" // The test has no other.
+				}
+				series += " " + l.GetName() + "=" + value
+			}
+			all[series] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
+}
+
 // TestTransitionsAreTimed is what records tell of transitions that are over.
 func TestTransitionsAreTimed(t *testing.T) {
 	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }
