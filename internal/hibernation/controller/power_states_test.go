@@ -374,6 +374,7 @@ func deletedWhileHibernated(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "Unknown", hivev1.DeletedReason, nil})
+	e.WaitForEvent(t, s.key.Namespace, hivev1.DeletedReason, "its machines are left as they are")
 	s.patch(t, "alice", `{"metadata":{"finalizers":null}}`)
 	if err := s.cloud.ExpectState(t, s.infraID, "stopped"); err != nil {
 		t.Error(err)
