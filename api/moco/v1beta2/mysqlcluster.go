@@ -100,7 +100,7 @@ type MySQLClusterSpec struct {
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	MaxDelaySecondsForPodDeletion int64 `json:"maxDelaySecondsForPodDeletion,omitempty"`
-	// StartupWaitSeconds is how long a MySQL server may take to start.
+	// StartupWaitSeconds is how long a MySQL server may take to start; less than 10 counts as 10.
 	// +optional
 	// +kubebuilder:default=3600
 	// +kubebuilder:validation:Minimum=0

@@ -3,6 +3,8 @@
 package v1beta2
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -87,6 +89,11 @@ func (c *MySQLCluster) InstanceCount() int {
 		n = max(n, i.Ordinal+1)
 	}
 	return n
+}
+
+// StartupWait is how long a server may take to start: 10 seconds at least, as upstream has it, since none starts at once.
+func (c *MySQLCluster) StartupWait() time.Duration {
+	return max(time.Duration(c.Spec.StartupWaitSeconds)*time.Second, 10*time.Second)
 }
 
 // BinlogShippingStatus is how far the binary logs are in the bucket.

@@ -5,6 +5,7 @@ package backup_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -381,6 +382,14 @@ func TestJobs(t *testing.T) {
 		t.Errorf("arguments (-want +got):\n%s", diff)
 	}
 	expectPod(t, filled.Spec.Template, "ADMIN_PASSWORD", "mysql-restore")
+	c.Spec.StartupWaitSeconds = 0
+	patient, err := backup.BuildRestoreJob(c, "torpor")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args := patient.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--wait=10s") {
+		t.Errorf("expected the restore to wait for 10 s at least for the server, found %v", args)
+	}
 	last := filled.Spec.Template.Spec.Volumes[len(filled.Spec.Template.Spec.Volumes)-1]
 	if last.PersistentVolumeClaim == nil || last.PersistentVolumeClaim.ClaimName != "c" {
 		t.Errorf("expected the volume of the backups, found %+v", last)

@@ -300,7 +300,7 @@ func BuildRestoreJob(cluster *mocov1beta2.MySQLCluster, image string) (*batchv1.
 	args := []string{
 		"restore", "--result=" + messageFile, "--host=" + cluster.InstanceHost(0),
 		"--source=" + r.SourceNamespace + "/" + r.SourceName, "--restore-point=" + r.RestorePoint.UTC().Format(time.RFC3339),
-		"--wait=" + (time.Duration(cluster.Spec.StartupWaitSeconds) * time.Second).String(),
+		"--wait=" + cluster.StartupWait().String(),
 	}
 	if r.Schema != "" {
 		args = append(args, "--schema="+r.Schema)

@@ -155,7 +155,13 @@ func needsReplicaConfiguration(i *instanceFacts) bool {
 
 // ioThreadStopped reports whether a replica of the primary does not receive.
 func ioThreadStopped(i *instanceFacts) bool {
-	return i.MayActNow && i.MayFollow && !i.HasWrongSource && !i.HasWrongSemiSync && i.Channel.IO == Stopped
+	return i.MayActNow && i.MayFollow && !i.HasWrongSource && !i.HasWrongSemiSync && i.Channel.IO == Stopped && !restsAfterRefusal(i)
+}
+
+// restsAfterRefusal reports whether the source has just refused a replica that had been started for this before. Every start costs
+// the source a search in its binary logs, and an error in both servers' logs.
+func restsAfterRefusal(i *instanceFacts) bool {
+	return i.Channel.wasRejectedBySource() && !i.Past.FailedAt.IsZero() && i.cluster.Now.Sub(i.Past.FailedAt) < refusalBackoff
 }
 
 // needsClone reports whether an instance is empty, the primary is not, and no clone is under way: a donor serves one at a

@@ -154,8 +154,10 @@ func replicatesFrom(source int) func(*Instance) {
 
 func switchoverGaveUp(o *Observed) { o.History.GaveUpAt = o.Now.Add(-time.Second) }
 
-func actionFailed(i int) func(*Observed) {
-	return func(o *Observed) { o.History.Instances[i].FailedAt = o.Now.Add(-time.Second) }
+func actionFailed(i int) func(*Observed) { return actionFailedBefore(i, time.Second) }
+
+func actionFailedBefore(i int, ago time.Duration) func(*Observed) {
+	return func(o *Observed) { o.History.Instances[i].FailedAt = o.Now.Add(-ago) }
 }
 
 // promotedInStatus is the moment after instance 1 became the primary in the status.
@@ -313,6 +315,10 @@ func TestDecide(t *testing.T) {
 		"an SQL thread that an error stopped is reported":                             {healthyCluster(withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
 		"an SQL thread that a full volume stopped is started":                         {healthyCluster(withInstance(1, sqlFailed, func(s *Instance) { s.Channel.SQLErrno = 1114 })), decision{"a replica does not apply", RestartSQL{1}, StateDegraded}},
 		"a replica that does not receive has its IO thread started":                   {healthyCluster(withInstance(1, ioStopped)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
+		"a replica that its source refused has its IO thread started":                 {healthyCluster(withInstance(1, ioStopped, ioError(1236))), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
+		"a replica that its source refused again is left alone":                       {healthyCluster(withInstance(1, ioStopped, unlabelled, ioError(1236)), actionFailedBefore(1, refusalBackoff-1)), settledAs(StateDegraded)},
+		"a replica that its source refused is started after a while":                  {healthyCluster(withInstance(1, ioStopped, unlabelled, ioError(1236)), actionFailedBefore(1, refusalBackoff)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
+		"a replica that lost its source is started after a moment":                    {healthyCluster(withInstance(1, ioStopped, unlabelled, ioError(2003)), actionFailedBefore(1, actionBackoff)), decision{"a replica does not receive", StartIO{1}, StateDegraded}},
 		"a replica that is connecting is left to it":                                  {healthyCluster(withInstance(1, func(s *Instance) { s.Channel.IO = Connecting })), settledAs(StateDegraded)},
 		"a replica of another server of the primary's host stops receiving":           {healthyCluster(withInstance(1, receivesFromOtherPort)), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},
 		"a replica of another stops receiving":                                        {healthyCluster(withInstance(1, replicatesFrom(2))), decision{"a replica receives from another", StopIO{[]int{1}}, StateDegraded}},

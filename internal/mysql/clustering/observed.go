@@ -255,6 +255,8 @@ const (
 	stallTimeout, connectTimeout = 10 * time.Second, 5 * time.Second
 	// actionBackoff is how long an instance is left alone after an action that did not help.
 	actionBackoff = 2 * time.Second
+	// refusalBackoff is how long a replica is left alone that its source refuses again and again.
+	refusalBackoff = 30 * time.Second
 	// endlessTimeout is a wait for replicas that no commit outlives.
 	endlessTimeout = 24 * time.Hour
 )

@@ -124,6 +124,20 @@ func TestBuildObjects(t *testing.T) {
 	}
 }
 
+// TestServersHaveTimeToStart asks for less time than any server needs.
+func TestServersHaveTimeToStart(t *testing.T) {
+	cluster := parseCluster(t, minimalCluster)
+	for wanted, seconds := range map[int32]int64{0: 10, 9: 10, 11: 10, 60: 60} {
+		cluster.Spec.StartupWaitSeconds = wanted
+		w, err := BuildObjects(BuildInput{Cluster: cluster})
+		testenv.ExpectNoError(t, err)
+		containers, _, err := unstructured.NestedSlice(w.StatefulSet.Object, "spec", "template", "spec", "containers")
+		testenv.ExpectNoError(t, err)
+		probe := containers[0].(map[string]any)["startupProbe"].(map[string]any)
+		testenv.ExpectEqual(t, "the seconds to start", seconds, probe["failureThreshold"].(int64)*probe["periodSeconds"].(int64))
+	}
+}
+
 // TestInputsOfThePods changes what users can change: a Pod is as it was asked for until what makes its template differ is asked for.
 func TestInputsOfThePods(t *testing.T) {
 	build := func(t *testing.T, text string, settings map[string]string) (template, inputs string) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -153,7 +154,7 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 		"securityContext": restrictedSecurityContext(),
 		"lifecycle":       map[string]any{"preStop": map[string]any{"sleep": map[string]any{"seconds": int64(preStopSeconds)}}},
 	})
-	for name, p := range defaultProbes(c.Spec.StartupWaitSeconds) {
+	for name, p := range defaultProbes(c.StartupWait()) {
 		said, _ := server[name].(map[string]any)
 		question := "alive"
 		if name == "readinessProbe" {
@@ -166,10 +167,10 @@ func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any)
 // defaultProbes ask the server itself. Starting a program in a container is what a probe costs, and takes seconds on a busy node: the
 // timeouts are long and the questions few. What a fence of some seconds stops is not unready yet, and a server that hangs is
 // restarted after at most seven questions of ten seconds and what is left of its grace, since it does not end either when it is told to.
-func defaultProbes(startupWait int32) map[string]map[string]any {
-	const leastStartup, startupPeriod = 10, 2
+func defaultProbes(startupWait time.Duration) map[string]map[string]any {
+	const startupPeriod = 2 * time.Second
 	return map[string]map[string]any{
-		"startupProbe":   {"periodSeconds": int64(startupPeriod), "failureThreshold": int64(max(leastStartup, startupWait) / startupPeriod), "timeoutSeconds": int64(5)},
+		"startupProbe":   {"periodSeconds": int64(startupPeriod / time.Second), "failureThreshold": int64(startupWait / startupPeriod), "timeoutSeconds": int64(5)},
 		"readinessProbe": {"periodSeconds": int64(5), "failureThreshold": int64(3), "timeoutSeconds": int64(5)},
 		"livenessProbe":  {"periodSeconds": int64(10), "failureThreshold": int64(6), "timeoutSeconds": int64(10), "terminationGracePeriodSeconds": int64(30)},
 	}
