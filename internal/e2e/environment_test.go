@@ -233,9 +233,11 @@ func (s *powerCycledCluster) checkNodesSeen(ctx context.Context, since time.Time
 }
 
 type observedNode struct {
-	name     string
-	ready    bool
-	lastSeen time.Time
+	name  string
+	ready bool
+	// readyChanged is since when the cluster's own controller has called it ready, or not.
+	readyChanged time.Time
+	lastSeen     time.Time
 }
 
 // observeNodes asks the cluster itself, past the proxy.
@@ -255,7 +257,9 @@ func (s *powerCycledCluster) observeNodes(ctx context.Context) ([]observedNode, 
 		}
 		one := observedNode{name: n.Name, lastSeen: lease.Spec.RenewTime.Time}
 		for _, c := range n.Status.Conditions {
-			one.ready = one.ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+			if c.Type == corev1.NodeReady {
+				one.ready, one.readyChanged = c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
+			}
 		}
 		seen = append(seen, one)
 	}
