@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,9 @@ import (
 
 // lostBuffer is how many lost connections may wait to be looked at.
 const lostBuffer = 1024
+
+// failedWatchInterval is for a server that refuses to be watched, which the regular looks see too.
+const failedWatchInterval = time.Minute
 
 // errClosed is returned after the controller has ended.
 var errClosed = errors.New("the controller has ended")
@@ -123,6 +127,8 @@ type instanceConn struct {
 	isClosed    bool
 	// replicationWatch waits until the server does not apply any more; nil if nobody wants to know.
 	replicationWatch *replicationWatch
+	// failedWatches is how often one that fails has the cluster looked at.
+	failedWatches *rate.Limiter
 }
 
 // replicationWatch is one statement that waits in a replica.
@@ -245,7 +251,7 @@ func (c *clusterConns) connect(i int, pod *corev1.Pod, open func() (*sqlclient.S
 	if err != nil {
 		return nil, err
 	}
-	conn := &instanceConn{pod: pod.UID, address: pod.Status.PodIP, server: server}
+	conn := &instanceConn{pod: pod.UID, address: pod.Status.PodIP, server: server, failedWatches: rate.NewLimiter(rate.Every(failedWatchInterval), 1)}
 	c.instances[i] = conn
 	return conn, nil
 }
@@ -288,9 +294,9 @@ func (c *clusterConns) stopWatching() {
 	c.watched, c.unwatch = nil, nil
 }
 
-// watchReplication watches one replica, and has the cluster looked at as soon as it does not apply any more. A watch that fails has
-// nothing looked at. The look after a watch has ended begins none, so that one that ends at once for another reason is not begun again
-// and again. It reports whether the replica is watched.
+// watchReplication watches one replica, and has the cluster looked at as soon as it does not apply any more, or as nobody knows because
+// the watch has failed. A server that refuses every watch has the cluster looked at seldom. The look after a watch has ended begins
+// none, so that one that ends at once for another reason is not begun again and again. It reports whether the replica is watched.
 func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -308,7 +314,8 @@ func (c *clusterConns) watchReplication(ctx context.Context, conn *instanceConn)
 		defer cancel()
 		err := conn.server.WatchReplication(ctx)
 		close(watch.ended)
-		if err == nil {
+		isFailure := err != nil && ctx.Err() == nil
+		if err == nil || isFailure && conn.failedWatches.AllowN(c.manager.clock.Now(), 1) {
 			c.requestLook()
 		}
 	})
