@@ -60,7 +60,7 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
 	}
 	ctrllog.SetLogger(logr.Discard())
-	env, err := testenv.NewEnvironment()
+	env, err := testenv.NewEnvironment(t.Context())
 	testenv.Must(t, err)
 	s := &apiServer{t: t, env: env, scheme: runtime.NewScheme()}
 	isShared := len(adjust) == 0

@@ -128,7 +128,7 @@ func runIsolated(ctx context.Context, job trialJob) (r roundFigures, err error) 
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		return nil, errors.New("expected the folder of etcd and kube-apiserver in KUBEBUILDER_ASSETS: use `make bench NAME=conditional`, or set it")
 	}
-	server, err := testenv.NewEnvironment()
+	server, err := testenv.NewEnvironment(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 		return fmt.Errorf("make a folder for certificates: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(certs)) }()
-	server, err := testenv.NewEnvironment()
+	server, err := testenv.NewEnvironment(ctx)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func TestOnARealAPIServer(t *testing.T) {
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
 	}
 	ctrllog.SetLogger(logr.Discard())
-	env, err := testenv.NewEnvironment()
+	env, err := testenv.NewEnvironment(t.Context())
 	testenv.Must(t, err)
 	c := &testCluster{env: env}
 	scheme := k8sruntime.NewScheme()

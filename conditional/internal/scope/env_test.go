@@ -264,7 +264,7 @@ func TestMain(m *testing.M) {
 	ctrllog.SetLogger(logr.Discard())
 	stop := func() error { return nil }
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		env, err := testenv.NewEnvironment()
+		env, err := testenv.NewEnvironment(context.Background())
 		if err != nil {
 			panic(err)
 		}

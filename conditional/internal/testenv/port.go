@@ -3,6 +3,7 @@
 package testenv
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strconv"
@@ -22,14 +23,14 @@ const (
 
 // findPorts returns ports of the loopback interface on which nothing listens. A random place to begin keeps tests apart that
 // look at the same time.
-func findPorts(count int) ([]string, error) {
+func findPorts(ctx context.Context, count int) ([]string, error) {
 	var ports []string
 	all := lastPort - firstPort + 1
 	start := rand.Intn(all)
 	var err error
 	for i := range all {
 		port := strconv.Itoa(firstPort + (start+i)%all)
-		if err = tryPort(port); err == nil {
+		if err = tryPort(ctx, port); err == nil {
 			ports = append(ports, port)
 		}
 		if len(ports) == count {
@@ -39,9 +40,9 @@ func findPorts(count int) ([]string, error) {
 	return nil, fmt.Errorf("expected %d free ports between %d and %d on %s, found %d; end other tests: %w", count, firstPort, lastPort, loopback, len(ports), err)
 }
 
-func tryPort(port string) error {
+func tryPort(ctx context.Context, port string) error {
 	for _, host := range []string{reservations, loopback} {
-		l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, port))
 		if err != nil {
 			return err
 		}

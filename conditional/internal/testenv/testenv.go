@@ -26,15 +26,15 @@ const Patience = 3 * time.Minute
 
 // NewEnvironment returns a kube-apiserver with its etcd, not started yet. It may take its time to start: a machine that
 // is busy with other tests needs longer than the 20 s of envtest.
-func NewEnvironment() (*envtest.Environment, error) {
-	ports, err := findPorts(3)
+func NewEnvironment(ctx context.Context) (*envtest.Environment, error) {
+	ports, err := findPorts(ctx, 3)
 	if err != nil {
 		return nil, err
 	}
 	etcd := &envtest.Etcd{URL: &url.URL{Scheme: "http", Host: net.JoinHostPort(loopback, ports[0])}}
 	etcd.Configure().Set("listen-peer-urls", "http://"+net.JoinHostPort(loopback, ports[1]))
 	apiServer := &envtest.APIServer{}
-	apiServer.SecureServing.Address, apiServer.SecureServing.Port = loopback, ports[2]
+	apiServer.Address, apiServer.Port = loopback, ports[2]
 	return &envtest.Environment{
 		ControlPlane:             envtest.ControlPlane{Etcd: etcd, APIServer: apiServer},
 		ControlPlaneStartTimeout: Patience, ControlPlaneStopTimeout: Patience,
