@@ -23,7 +23,7 @@ node-parts: local ## Fetch containerd and its companions into .cache/node and bu
 	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time, cached afterwards"
 	@cd local/dns && $(BUILD) -o $(BIN)/coredns .
 	@$(BIN)/local node-parts --dir .cache/node
-torpor kubectl-moco: ## Build the manager, or the plugin of kubectl, into .cache/bin
+torpor kubectl-moco kubectl-torpor: ## Build the manager, or a plugin of kubectl, into .cache/bin
 	@$(BUILD) -o $(BIN)/$@ ./cmd/$@
 mysql: local ## Fetch a real MySQL server into .cache/mysql; installs nothing
 	@$(BIN)/local mysql --dir .cache/mysql --optional

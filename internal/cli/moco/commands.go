@@ -10,23 +10,20 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	"github.com/torpor-dev/torpor/internal/buildinfo"
+	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
@@ -119,12 +116,8 @@ func newGroupCommand(use, short string, below ...*cobra.Command) *cobra.Command 
 	return cmd
 }
 
-const (
-	// callTimeout bounds each call unless --request-timeout does.
-	callTimeout = 30 * time.Second
-	// fieldManager is the field manager of what is written here; the controller shows it as who asked.
-	fieldManager = "kubectl-moco"
-)
+// fieldManager is the field manager of what is written here; the controller shows it as who asked.
+const fieldManager = "kubectl-moco"
 
 // kubeClient is a client of the API server with the namespace that the command is about.
 type kubeClient struct {
@@ -135,26 +128,11 @@ type kubeClient struct {
 
 // newConnector adds kubectl's flags and returns a function that connects as they say.
 func newConnector(flags *pflag.FlagSet, warnings io.Writer) func() (*kubeClient, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig; empty uses KUBECONFIG, then ~/.kube/config")
-	var overrides clientcmd.ConfigOverrides
-	clientcmd.BindOverrideFlags(&overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	load := connection.AddFlags(flags, fieldManager, warnings)
 	return func() (*kubeClient, error) {
-		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
-		cfg, err := loader.ClientConfig()
+		cfg, namespace, err := load()
 		if err != nil {
-			return nil, fmt.Errorf("find the API server: %w; set --kubeconfig or KUBECONFIG", err)
-		}
-		namespace, _, err := loader.Namespace()
-		if err != nil {
-			return nil, fmt.Errorf("find the namespace: %w; set --namespace", err)
-		}
-		cfg.UserAgent = buildinfo.UserAgent(fieldManager)
-		cfg.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
-		// A person's tool waits for nothing but the API server.
-		cfg.QPS = -1
-		if cfg.Timeout == 0 {
-			cfg.Timeout = callTimeout
+			return nil, err
 		}
 		return newKubeClient(cfg, namespace)
 	}
@@ -195,7 +173,7 @@ func (a *commands) openCluster(ctx context.Context, name string) (*kubeClient, *
 func (kube *kubeClient) getCluster(ctx context.Context, name string) (*mocov1beta2.MySQLCluster, error) {
 	var found mocov1beta2.MySQLCluster
 	err := kube.Get(ctx, client.ObjectKey{Namespace: kube.namespace, Name: name}, &found)
-	if k8serrors.IsNotFound(err) && !isKindNotServed(err) {
+	if k8serrors.IsNotFound(err) && !connection.IsKindNotServed(err) {
 		return nil, clusterNotFoundError(kube.namespace + "/" + name)
 	}
 	if err != nil {
@@ -218,15 +196,10 @@ func (kube *kubeClient) listClusters(ctx context.Context, with ...client.ListOpt
 
 // explainAPIError adds what to do when the API server does not know the kind.
 func explainAPIError(what string, err error) error {
-	if isKindNotServed(err) {
+	if connection.IsKindNotServed(err) {
 		return fmt.Errorf("%s: expected the API server to serve %s, found that it does not; install the CRD", what, mocov1beta2.GroupVersion())
 	}
 	return fmt.Errorf("%s: %w", what, err)
-}
-
-// isKindNotServed distinguishes a kind that is not there from an object that is not there.
-func isKindNotServed(err error) bool {
-	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 func describeCluster(c *mocov1beta2.MySQLCluster) string {

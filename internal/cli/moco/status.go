@@ -71,7 +71,7 @@ func (a *commands) newStatusCommand() *cobra.Command {
 			}
 			rows := []clusterRow{}
 			for i := range found {
-				rows = append(rows, a.newClusterRow(&found[i]))
+				rows = append(rows, newClusterRow(&found[i]))
 			}
 			if output == "json" {
 				return writeJSON(a.Out, rows)
@@ -113,7 +113,7 @@ func (a *commands) fetchClusters(cmd *cobra.Command, args []string, everywhere b
 	return []mocov1beta2.MySQLCluster{*c}, nil
 }
 
-func (a *commands) newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
+func newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
 	var noted mocov1beta2.Pause
 	if c.Status.Pause != nil {
 		noted = *c.Status.Pause
@@ -131,6 +131,31 @@ func (a *commands) newClusterRow(c *mocov1beta2.MySQLCluster) clusterRow {
 	r.ObservedAt, r.Findings = noted.ObservedAt, noted.StartFindings
 	r.Next = nextStep(c, r, noted)
 	return r
+}
+
+// PartState is what is known of a part of a MySQLCluster that can be stopped.
+type PartState struct {
+	// Name is clustering or reconciliation.
+	Name string
+	// State is running, stopping, stopped, starting or unknown.
+	State string
+	// Message is that of its condition.
+	Message string
+	// Next is what people can do now, or what happens by itself.
+	Next string
+}
+
+// DescribeParts says of clustering and of reconciliation what kubectl moco status says. What to do is said once, of the part that it is about.
+func DescribeParts(c *mocov1beta2.MySQLCluster) []PartState {
+	row := newClusterRow(c)
+	clustering := PartState{Name: clusteringPart().name, State: row.Clustering.State, Message: clusteringPart().conditionOf(c).Message}
+	reconciliation := PartState{Name: reconciliationPart().name, State: row.Reconciliation.State, Message: reconciliationPart().conditionOf(c).Message}
+	if row.Clustering.State == "running" && row.Reconciliation.State != "running" {
+		reconciliation.Next = row.Next
+	} else {
+		clustering.Next = row.Next
+	}
+	return []PartState{clustering, reconciliation}
 }
 
 func (p clusterPart) newPartRow(c *mocov1beta2.MySQLCluster, noted *mocov1beta2.Stop) partRow {

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command kubectl-torpor is the plugin `kubectl torpor`.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/torpor-dev/torpor/internal/cli/torpor"
+)
+
+func main() {
+	// What the libraries of Kubernetes would log comes as an error too, or is of no use to a person.
+	klog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	os.Exit(torpor.Run(ctx, torpor.Streams{Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package connection finds the API server as kubectl does, for plugins of kubectl.
+package connection
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/torpor-dev/torpor/internal/buildinfo"
+)
+
+// callTimeout bounds each call unless --request-timeout does.
+const callTimeout = 30 * time.Second
+
+// Loader returns the configuration of the client and the namespace that the command is about.
+type Loader func() (*rest.Config, string, error)
+
+// AddFlags adds kubectl's flags and returns what connects as they say. The API server's warnings are printed once each.
+func AddFlags(flags *pflag.FlagSet, program string, warnings io.Writer) Loader {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	flags.StringVar(&rules.ExplicitPath, "kubeconfig", "", "path of the kubeconfig; empty uses KUBECONFIG, then ~/.kube/config")
+	var overrides clientcmd.ConfigOverrides
+	clientcmd.BindOverrideFlags(&overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	return func() (*rest.Config, string, error) {
+		loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
+		cfg, err := loader.ClientConfig()
+		if err != nil {
+			return nil, "", fmt.Errorf("find the API server: %w; set --kubeconfig or KUBECONFIG", err)
+		}
+		namespace, _, err := loader.Namespace()
+		if err != nil {
+			return nil, "", fmt.Errorf("find the namespace: %w; set --namespace", err)
+		}
+		cfg.UserAgent = buildinfo.UserAgent(program)
+		cfg.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+		// A person's tool waits for nothing but the API server.
+		cfg.QPS = -1
+		if cfg.Timeout == 0 {
+			cfg.Timeout = callTimeout
+		}
+		return cfg, namespace, nil
+	}
+}
+
+// IsKindNotServed distinguishes a kind that is not there from an object that is not there.
+func IsKindNotServed(err error) bool {
+	return k8serrors.IsNotFound(err) && k8serrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}

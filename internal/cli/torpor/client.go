@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/cli/connection"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
+)
+
+const (
+	// pageSize is how many objects are asked for at once.
+	pageSize = 500
+	// maxObjects is how many objects of a kind are read at most: more is no answer to a person.
+	maxObjects = 50_000
+)
+
+// kubeClient is a client of the API server with the namespace that the command is about.
+type kubeClient struct {
+	client.Client
+	discovery *discovery.DiscoveryClient
+	namespace string
+}
+
+func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
+	known := runtime.NewScheme()
+	// These kinds need no discovery, which would cost a dozen calls.
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, k := range stoppableKinds() {
+		if err := k.addToScheme(known); err != nil {
+			return nil, fmt.Errorf("register %s: %w", k.gvk.Kind, err)
+		}
+		mapper.Add(k.gvk, meta.RESTScopeNamespace)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: known, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	d, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make client of the discovery: %w", err)
+	}
+	return &kubeClient{Client: c, discovery: d, namespace: namespace}, nil
+}
+
+// target is an object that somebody named.
+type target struct {
+	kind stoppableKind
+	name string
+}
+
+func parseTarget(text string) (target, error) {
+	var kinds []string
+	kindName, name, _ := strings.Cut(text, "/")
+	for _, k := range stoppableKinds() {
+		if k.hasName(kindName) && name != "" && !strings.Contains(name, "/") {
+			return target{k, name}, nil
+		}
+		kinds = append(kinds, k.names[0])
+	}
+	return target{}, exit.WrongUsage("expected KIND/NAME with one of the kinds %s, found %q", strings.Join(kinds, ", "), text)
+}
+
+// getRows reads one object.
+func (kube *kubeClient) getRows(ctx context.Context, t target) ([]stopRow, error) {
+	obj, what := t.kind.newObject(), fmt.Sprintf("%s %q", t.kind.gvk.Kind, kube.namespace+"/"+t.name)
+	err := kube.Get(ctx, client.ObjectKey{Namespace: kube.namespace, Name: t.name}, obj)
+	switch {
+	case connection.IsKindNotServed(err):
+		return nil, fmt.Errorf("read %s: expected the API server to serve %s, found that it does not; install the CRD", what, t.kind.gvk.GroupVersion())
+	case k8serrors.IsNotFound(err):
+		return nil, fmt.Errorf("expected %s, found none; kubectl torpor status lists those of a namespace", what)
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	return t.kind.describe(obj), nil
+}
+
+// errForbidden is that of a kind whose objects the user may not list.
+var errForbidden = errors.New("forbidden")
+
+// listRows reads the objects of a kind, page by page. Of a kind that the API server does not serve there are none, and isServed is false.
+func (kube *kubeClient) listRows(ctx context.Context, k stoppableKind, selector labels.Selector) (rows []stopRow, isServed bool, err error) {
+	page := ""
+	for read := 0; ; {
+		list := k.newList()
+		err := kube.List(ctx, list, &client.ListOptions{Namespace: kube.namespace, LabelSelector: selector, Limit: pageSize, Continue: page})
+		switch {
+		case connection.IsKindNotServed(err):
+			return nil, false, nil
+		case k8serrors.IsForbidden(err):
+			// Rights are judged before the kind is looked up: who has none is told so of kinds that are not there, too.
+			if served, servedErr := kube.isServed(ctx, k); servedErr == nil && !served {
+				return nil, false, nil
+			}
+			return nil, true, errForbidden
+		case err != nil:
+			return nil, true, fmt.Errorf("list the %ss: %w", k.gvk.Kind, err)
+		}
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			read++
+			rows = append(rows, k.describe(item.(client.Object))...)
+			return nil
+		}); err != nil {
+			return nil, true, fmt.Errorf("read the list of %ss: %w", k.gvk.Kind, err)
+		}
+		page = list.GetContinue()
+		if page == "" {
+			return rows, true, nil
+		}
+		if read >= maxObjects {
+			return nil, true, fmt.Errorf("expected at most %d %ss, found more; choose some with -n or -l", maxObjects, k.gvk.Kind)
+		}
+	}
+}
+
+func (kube *kubeClient) isServed(ctx context.Context, k stoppableKind) (bool, error) {
+	found, err := kube.discovery.ServerResourcesForGroupVersionWithContext(ctx, k.gvk.GroupVersion().String())
+	switch {
+	case k8serrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("ask for the kinds of %s: %w", k.gvk.GroupVersion(), err)
+	}
+	for _, resource := range found.APIResources {
+		if resource.Kind == k.gvk.Kind {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// namespaceText says in messages where was looked.
+func (kube *kubeClient) namespaceText() string {
+	if kube.namespace == metav1.NamespaceAll {
+		return "all namespaces"
+	}
+	return fmt.Sprintf("namespace %q", kube.namespace)
+}
+
+// restoreStatus fills in what the CustomResourceDefinition of another project drops.
+func restoreStatus[T client.Object](describe func(T) []stopRow) func(client.Object) []stopRow {
+	return func(obj client.Object) []stopRow {
+		statusannotation.RestoreStatus(obj)
+		return describe(obj.(T))
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package torpor is the plugin `kubectl torpor`, with which people see what is stopped, whatever its kind, who stopped it, why and until
+// when. It writes nothing. Its specification is testdata/*.txtar.
+package torpor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/torpor-dev/torpor/internal/cli/connection"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+)
+
+const (
+	programName = "kubectl-torpor"
+	// commandTimeout bounds all calls of a command together, beside the limit of each.
+	commandTimeout = 5 * time.Minute
+)
+
+// Streams are what a command writes.
+type Streams struct{ Out, Err io.Writer }
+
+type commands struct {
+	Streams
+	clock   clock.PassiveClock
+	connect func() (*kubeClient, error)
+}
+
+// Run runs a command line without the program's name, and returns the exit code that the help lists.
+func Run(ctx context.Context, s Streams, args []string) int {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	a := &commands{Streams: s, clock: clock.RealClock{}}
+	root := a.newRootCommand()
+	commandStarted := false
+	// An error before a command runs is one of the command line.
+	root.PersistentPreRun = func(*cobra.Command, []string) { commandStarted = true }
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !commandStarted {
+		err = exit.WrongUsage("%w; see kubectl torpor --help", err)
+	}
+	for _, each := range exit.SplitErrors(err) {
+		fmt.Fprintln(s.Err, "error:", each)
+	}
+	return int(exit.CodeOf(err))
+}
+
+func (a *commands) newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:         programName,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl torpor"},
+		Short:       "See what is stopped, who stopped it, why and until when",
+		Long: `See what is stopped, who stopped it, why and until when: ClusterDeployments, MySQLClusters and CFApps. Nothing is written.
+
+An object is named KIND/NAME, such as cfapp/shop. A kind has its short name, its singular and its plural.
+
+Exit codes:
+  0  done
+  1  failed
+  2  wrong usage`,
+		Example: `  # What can be stopped in this namespace, and in all of them
+  kubectl torpor status
+  kubectl torpor status -A
+
+  # Who stopped it, why, until when, and what to do
+  kubectl torpor why mysqlcluster/test
+
+  # Who stopped and started it before
+  kubectl torpor history cfapp/shop`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	load := connection.AddFlags(root.PersistentFlags(), programName, a.Err)
+	a.connect = func() (*kubeClient, error) {
+		cfg, namespace, err := load()
+		if err != nil {
+			return nil, err
+		}
+		return newKubeClient(cfg, namespace)
+	}
+	root.AddCommand(a.newStatusCommand(), a.newWhyCommand(), a.newHistoryCommand())
+	return root
+}
+
+// validateOutput refuses formats that a command does not have.
+func validateOutput(format string, withWide bool) error {
+	switch {
+	case format == "", format == "json", format == "yaml", format == "wide" && withWide:
+		return nil
+	case withWide:
+		return exit.WrongUsage("--output: expected json, yaml, wide or nothing, found %q", format)
+	default:
+		return exit.WrongUsage("--output: expected json, yaml or nothing, found %q", format)
+	}
+}
+
+// writeData prints what programs read.
+func (a *commands) writeData(format string, data any) error {
+	text, err := json.MarshalIndent(data, "", "  ")
+	if format == "yaml" {
+		text, err = yaml.Marshal(data)
+	} else {
+		text = append(text, '\n')
+	}
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	if _, err := a.Out.Write(text); err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	return nil
+}
+
+// writeAligned prints lines whose cells are separated by tabs.
+func (a *commands) writeAligned(lines []string) error {
+	w := tabwriter.NewWriter(a.Out, 0, 0, 3, ' ', 0)
+	for _, line := range lines {
+		fmt.Fprintln(w, line)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+)
+
+type statusCommand struct {
+	*commands
+	isEverywhere     bool
+	selector, output string
+}
+
+func (a *commands) newStatusCommand() *cobra.Command {
+	s := &statusCommand{commands: a}
+	cmd := &cobra.Command{
+		Use:   "status [KIND/NAME... | -l SELECTOR] [-A]",
+		Short: "What can be stopped: its state, since when, by whom, why, until when, and what now",
+		Long: `What can be stopped: its state, since when, by whom, why, until when, and what now.
+SINCE and BY are of the stop, or of the start of what runs. A kind that the API server does not serve is left out. So is one that you
+may not list, which is said.`,
+		Example: `  # All of the namespace, and of all namespaces
+  kubectl torpor status
+  kubectl torpor status -A
+
+  # What a team has, with what each status says
+  kubectl torpor status -l team=a -o wide
+
+  # Two objects, for a program
+  kubectl torpor status mysqlcluster/test cfapp/shop -o json`,
+		ValidArgsFunction: a.completeTargets(0),
+		RunE:              s.run,
+	}
+	cmd.Flags().BoolVarP(&s.isEverywhere, "all-namespaces", "A", false, "the objects of all namespaces")
+	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "labels of the objects, such as team=a, instead of names")
+	cmd.Flags().StringVarP(&s.output, "output", "o", "", "json, yaml, wide, or empty for text")
+	return cmd
+}
+
+func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
+	if err := validateOutput(s.output, true); err != nil {
+		return err
+	}
+	if len(args) > 0 && (s.isEverywhere || cmd.Flags().Changed("selector")) {
+		return exit.WrongUsage("expected either KIND/NAME or --all-namespaces and --selector, found %q with them", args[0])
+	}
+	selector, err := s.parseSelector(cmd)
+	if err != nil {
+		return err
+	}
+	kube, err := s.connect()
+	if err != nil {
+		return err
+	}
+	if s.isEverywhere {
+		kube.namespace = metav1.NamespaceAll
+	}
+	var rows []stopRow
+	if len(args) > 0 {
+		rows, err = getAllRows(cmd.Context(), kube, args)
+	} else {
+		rows, err = s.listAllRows(cmd.Context(), kube, selector)
+	}
+	// What was found is shown, whatever else was not.
+	if err != nil && len(rows) == 0 {
+		return err
+	}
+	return errors.Join(s.write(rows), err)
+}
+
+// parseSelector refuses an empty selector: it is more likely a variable that was not set.
+func (s *statusCommand) parseSelector(cmd *cobra.Command) (labels.Selector, error) {
+	selector, err := labels.Parse(s.selector)
+	if err != nil {
+		return nil, exit.WrongUsage("--selector: expected labels such as team=a, found %q: %w", s.selector, err)
+	}
+	if cmd.Flags().Changed("selector") && selector.Empty() {
+		return nil, exit.WrongUsage("--selector: expected labels such as team=a, found none")
+	}
+	return selector, nil
+}
+
+func getAllRows(ctx context.Context, kube *kubeClient, args []string) ([]stopRow, error) {
+	var targets []target
+	for _, arg := range args {
+		t, err := parseTarget(arg)
+		if err != nil {
+			return nil, err
+		}
+		targets = append(targets, t)
+	}
+	var rows []stopRow
+	var errs []error
+	for _, t := range targets {
+		found, err := kube.getRows(ctx, t)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		rows = append(rows, found...)
+	}
+	return rows, errors.Join(errs...)
+}
+
+// listAllRows reads all kinds that there are. It fails where it may list none of them, since that is no answer.
+func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selector labels.Selector) ([]stopRow, error) {
+	var rows []stopRow
+	var errs []error
+	var served, forbidden []string
+	for _, k := range stoppableKinds() {
+		found, isServed, err := kube.listRows(ctx, k, selector)
+		if isServed {
+			served = append(served, k.gvk.Kind+"s")
+		}
+		switch {
+		case errors.Is(err, errForbidden):
+			forbidden = append(forbidden, k.gvk.Kind+"s")
+		case err != nil:
+			errs = append(errs, err)
+		}
+		rows = append(rows, found...)
+	}
+	switch {
+	case len(served) == 0 && len(errs) == 0:
+		return nil, errors.New("expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, found none of them; install the CRDs")
+	case len(forbidden) > 0 && len(forbidden) == len(served):
+		return nil, fmt.Errorf("expected the right to list %s in %s, found that all are forbidden; ask for it or choose another namespace with -n",
+			strings.Join(forbidden, ", "), kube.namespaceText())
+	case len(forbidden) > 0:
+		fmt.Fprintf(s.Err, "warning: left out what you may not list in %s: %s\n", kube.namespaceText(), strings.Join(forbidden, ", "))
+	}
+	if len(rows) == 0 && len(errs) == 0 {
+		fmt.Fprintf(s.Err, "Nothing that can be stopped found in %s.\n", kube.namespaceText())
+	}
+	return rows, errors.Join(errs...)
+}
+
+func (s *statusCommand) write(rows []stopRow) error {
+	switch {
+	case s.output == "json" || s.output == "yaml":
+		return s.writeData(s.output, append([]stopRow{}, rows...))
+	case len(rows) == 0:
+		return nil
+	}
+	headings := []string{"NAME", "PART", "STATE", "SINCE", "BY", "REASON", "UNTIL", "NEXT"}
+	if s.output == "wide" {
+		headings = append(headings, "MESSAGE")
+	}
+	if s.isEverywhere {
+		headings = slices.Insert(headings, 0, "NAMESPACE")
+	}
+	table := []string{strings.Join(headings, "\t")}
+	for _, r := range rows {
+		cells := []string{
+			r.displayName(), r.Part, formatCell(r.State), s.formatAge(r.Since), formatCell(r.By), formatCell(r.Reason), formatTime(r.Until), formatCell(r.Next),
+		}
+		if s.output == "wide" {
+			cells = append(cells, formatCell(r.Message))
+		}
+		if s.isEverywhere {
+			cells = slices.Insert(cells, 0, r.Namespace)
+		}
+		table = append(table, strings.Join(cells, "\t"))
+	}
+	return s.writeAligned(table)
+}
+
+// displayName is what the commands take.
+func (r stopRow) displayName() string { return strings.ToLower(r.Kind) + "/" + r.Name }
+
+func (a *commands) formatAge(at *metav1.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return duration.HumanDuration(a.clock.Since(at.Time))
+}
+
+func formatTime(at *metav1.Time) string {
+	if at == nil {
+		return "-"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// formatCell makes one line of what somebody wrote, without what would move a terminal's cursor, and a dash of nothing.
+func formatCell(text string) string {
+	printable := strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsPrint(r):
+			return r
+		default:
+			return -1
+		}
+	}, text)
+	return cmp.Or(strings.Join(strings.Fields(printable), " "), "-")
+}
+
+// completeTargets completes names in a shell. A command takes at most limit of them, any number for 0.
+func (a *commands) completeTargets(limit int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if limit > 0 && len(args) >= limit {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		kube, err := a.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for _, k := range stoppableKinds() {
+			// A kind that cannot be listed has no names to offer; the others have.
+			rows, _, err := kube.listRows(cmd.Context(), k, labels.Everything())
+			if err != nil {
+				continue
+			}
+			for _, r := range rows {
+				if !slices.Contains(args, r.displayName()) {
+					names = append(names, r.displayName())
+				}
+			}
+		}
+		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+	}
+}

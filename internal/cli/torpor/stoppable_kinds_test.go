@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+)
+
+// TestDescribe has of each kind what one of its rows says, as PART STATE BY STOPPED NEXT.
+func TestDescribe(t *testing.T) {
+	t.Parallel()
+	at, later := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC))
+	held := torporv1alpha1.StopRecord{Since: at, By: "alice", Requested: true}
+	timed, ended, over := held, held, held
+	timed.Until, timed.RequestedUntil = &later, later.Format(time.RFC3339)
+	ended.Requested, ended.EndedAt, ended.StartedBy = false, &later, "bob"
+	over.Until, over.EndedAt, over.StartedBy = &later, &later, torporv1alpha1.UntilAnnotation
+	malformed := held
+	malformed.RequestedUntil = "tomorrow"
+	for name, test := range map[string]struct {
+		obj  client.Object
+		row  int
+		want string
+	}{
+		"a cluster of which nothing is known":      {newCluster("", "", nil), 0, `machines unknown - false -`},
+		"a cluster that sleeps":                    {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, held), 0, `machines Hibernating alice true kubectl patch -n ns clusterdeployment x --type merge -p '{"spec":{"powerState":"Running"}}'`},
+		"a cluster that resumes by itself":         {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, timed), 0, `machines Hibernating alice true starts by itself`},
+		"a cluster whose time is over":             {newCluster(hivev1.PowerStateHibernating, "Running", nil, over), 0, `machines Running torpor.dev/until false -`},
+		"a cluster that somebody resumed":          {newCluster(hivev1.PowerStateRunning, "Running", nil, ended), 0, `machines Running bob false -`},
+		"a stop that no controller has seen":       {newCluster(hivev1.PowerStateHibernating, "Running", nil, ended), 0, `machines Running - true kubectl patch -n ns clusterdeployment x --type merge -p '{"spec":{"powerState":"Running"}}'`},
+		"a start that no controller has seen":      {newCluster(hivev1.PowerStateRunning, "Hibernating", nil, held), 0, `machines Hibernating - false -`},
+		"a cluster that sleeps by hibernateAfter":  {newCluster("", "Hibernating", &hivev1.HibernationRecord{SleepStartedAt: at, RequestedBy: "hibernateAfter", PowerStateBefore: new(hivev1.PowerState(""))}), 0, `machines Hibernating hibernateAfter true resumes when the annotation torpor.dev/resume-requested-at has a later time, in RFC 3339`},
+		"a cluster that is stuck":                  {withCondition(newCluster(hivev1.PowerStateHibernating, "FailedToStop", nil, held), hivev1.ClusterStalledCondition, "FailedToStop"), 0, `machines FailedToStop alice true it is stuck: said`},
+		"an end that makes no sense":               {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, malformed), 0, `machines Hibernating alice true torpor.dev/until is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found "tomorrow"; correct or remove it`},
+		"an app that stops":                        {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.RunningReason, held), 0, `app stopping alice true kubectl patch -n ns cfapp x --type merge -p '{"spec":{"desiredState":"STARTED"}}'`},
+		"an app that is stopped":                   {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.StoppedReason, timed), 0, `app stopped alice true starts by itself`},
+		"an app that starts":                       {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.StoppedReason, ended), 0, `app starting bob false -`},
+		"an app that runs":                         {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), 0, `app running - false -`},
+		"an app that is blocked":                   {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.BlockedReason), 0, `app starting - false it is stuck: said`},
+		"clustering that is asked to stop":         {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 0, `clustering stopping alice true -`},
+		"reconciliation beside it":                 {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 1, `reconciliation unknown - false -`},
+		"a value that stops nothing":               {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "yes"), 0, `clustering unknown - false moco.cybozu.com/clustering-stopped="yes" stops nothing: kubectl moco start -n ns clustering x removes it`},
+		"instances that are left alone":            {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "1,2"), 2, `instances stopped - true kubectl annotate -n ns mysqlcluster x moco.cybozu.com/clustering-stopped-instances-`},
+		"a stop of clustering whose time was over": {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", over), 0, `clustering stopping torpor.dev/until false -`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, k := range stoppableKinds() {
+				if k.gvk.Kind != test.obj.GetObjectKind().GroupVersionKind().Kind {
+					continue
+				}
+				r := k.describe(test.obj)[test.row]
+				got := strings.Join([]string{r.Part, r.State, formatCell(r.By), map[bool]string{true: "true", false: "false"}[r.Stopped], formatCell(r.Next)}, " ")
+				if got != test.want {
+					t.Errorf("found %s\n want %s", got, test.want)
+				}
+				return
+			}
+			t.Errorf("expected a kind for %T, found none", test.obj)
+		})
+	}
+}
+
+func newCluster(asked hivev1.PowerState, state string, record *hivev1.HibernationRecord, stops ...torporv1alpha1.StopRecord) *hivev1.ClusterDeployment {
+	cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}
+	cd.SetGroupVersionKind(hivev1.ClusterDeploymentKind())
+	cd.Spec.PowerState, cd.Status.PowerState, cd.Status.Hibernation, cd.Status.Stops = asked, state, record, stops
+	return cd
+}
+
+func withCondition(cd *hivev1.ClusterDeployment, condition, reason string) *hivev1.ClusterDeployment {
+	cd.Status.Conditions = []metav1.Condition{{Type: condition, Status: metav1.ConditionTrue, Reason: reason, Message: "said"}}
+	return cd
+}
+
+func newApp(asked korifiv1alpha1.AppState, reason string, stops ...torporv1alpha1.StopRecord) *korifiv1alpha1.CFApp {
+	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}
+	app.SetGroupVersionKind(korifiv1alpha1.CFAppKind())
+	app.Spec.DesiredState, app.Status.Stops = asked, stops
+	app.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Reason: reason, Message: "said"}}
+	return app
+}
+
+func newMySQL(annotation, value string, stops ...torporv1alpha1.StopRecord) *mocov1beta2.MySQLCluster {
+	c := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x", Annotations: map[string]string{annotation: value}}}
+	c.SetGroupVersionKind(mocov1beta2.MySQLClusterKind())
+	c.Status.ClusteringStops = stops
+	return c
+}
+
+func TestParseTarget(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"cd/x": "ClusterDeployment x", "MySQLCluster/x": "MySQLCluster x", "cfapps/a.b": "CFApp a.b",
+		"x": "", "cfapp/": "", "/x": "", "pod/x": "", "cfapp/x/y": "", "": "",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			found, err := parseTarget(text)
+			got := strings.TrimSpace(found.kind.gvk.Kind + " " + found.name)
+			if got != want || (err != nil) != (want == "") {
+				t.Errorf("found %q and %v, want %q", got, err, want)
+			}
+			if want == "" && exit.CodeOf(err) != exit.Usage {
+				t.Errorf("found exit code %d, want that of wrong usage", exit.CodeOf(err))
+			}
+		})
+	}
+}
+
+func TestFormatCell(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "-", " \n": "-", "a\nb\tc": "a b c", "a\x1b[2Jb": "a[2Jb", "für später": "für später",
+	} {
+		if got := formatCell(text); got != want {
+			t.Errorf("%q: found %q, want %q", text, got, want)
+		}
+	}
+}
