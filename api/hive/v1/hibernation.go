@@ -160,8 +160,7 @@ type HibernationRecord struct {
 	// Nodes are the nodes that hibernated; only they may get certificates at the resume
 	// (where the cluster serves OpenShift Machines, those decide instead).
 	// +optional
-	// +listType=map
-	// +listMapKey=name
+	// +listType=atomic
 	Nodes []RecordedNode `json:"nodes,omitempty"`
 	// SpotMachines are machines that are terminated once every other one is stopped, by the cloud's ids: when the hibernation began, each
 	// had an OpenShift Machine of a MachineSet, which is deleted at the resume so that a new one is made.

@@ -3,12 +3,15 @@
 package controller
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -53,5 +56,28 @@ func TestTheSchemaRefuses(t *testing.T) {
 				t.Errorf("found %v, want it to be refused with %q", err, row.says)
 			}
 		})
+	}
+}
+
+// TestTheLargestRecordIsSaved writes down as many nodes as are read of a cluster, near the limit of etcd.
+func TestTheLargestRecordIsSaved(t *testing.T) {
+	t.Parallel()
+	env := testenv.Start(t)
+	s := &testCluster{key: client.ObjectKey{Namespace: "default", Name: "large"}, infraID: "x"}
+	cd := s.buildClusterDeployment()
+	testenv.ExpectNoError(t, env.Client.Create(t.Context(), cd))
+	for round := range 2 {
+		nodes := make([]hivev1.RecordedNode, 3_900)
+		for i := range nodes {
+			name := fmt.Sprintf("ip-10-%d-%d-%d.eu-central-1.compute.internal", round, i/250, i%250)
+			nodes[i] = hivev1.RecordedNode{Name: name, UID: string(uuid.NewUUID()), Ready: true, Addresses: []hivev1.NodeAddress{
+				{Type: "InternalIP", Address: fmt.Sprintf("10.%d.%d.%d", round, i/250, i%250)},
+				{Type: "InternalDNS", Address: name},
+				{Type: "Hostname", Address: name},
+			}}
+		}
+		nodes[1] = nodes[0] // As a hostile cluster may list it.
+		cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: metav1.Now(), Nodes: nodes}
+		testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), cd))
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 // IsTooCostly reports whether a server used up what one look at it may cost, so that it is looked at less often.
 func IsTooCostly(err error) bool {
-	return errors.Is(err, egress.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems)
+	return errors.Is(err, egress.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems) || errors.Is(err, errTooManyNodes)
 }
 
 // IsLasting reports whether an error is none of a server that only starts.
@@ -39,7 +39,7 @@ func isRedirect(code int32) bool {
 // findOwnError returns the error of this package that says why a server or its kubeconfig is refused, nil if none does.
 func findOwnError(err error) error {
 	for _, known := range []error{
-		errUnreadable, errForeign, errInsecure, errTooManyItems, errMalformed, egress.ErrAnswerTooLarge, egress.ErrAddressDenied,
+		errUnreadable, errForeign, errInsecure, errTooManyItems, errTooManyNodes, errMalformed, egress.ErrAnswerTooLarge, egress.ErrAddressDenied,
 	} {
 		if errors.Is(err, known) {
 			return known

@@ -95,6 +95,14 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"endless pages": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
 		}, listNodes, errTooManyItems},
+		"nodes of many addresses": {func(w http.ResponseWriter) { // As leases they are harmless, and in one page.
+			node := `,{"status":{"addresses":[{}` + strings.Repeat(",{}", 20_000) + `]}}`
+			_, _ = io.WriteString(w, `{"items":[{}`+strings.Repeat(node, 250)+`]}`)
+		}, listNodes, errTooManyNodes},
+		"nodes of endless names": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"items":[{}`)
+			repeatUntilRefused(w, `,{"metadata":{"name":"`+strings.Repeat("a", 254)+`"},"spec":{"renewTime":"2026-01-02T03:04:05.000000Z"}}`, muchMore)
+		}, listNodes, errMalformed},
 		"no list at all":       {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
 		"items that are none":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
 		"half a list":          {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},

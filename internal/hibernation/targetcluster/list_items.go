@@ -28,6 +28,7 @@ const (
 
 var (
 	errTooManyItems = errors.New("the server's list has more pages or items than allowed")
+	errTooManyNodes = errors.New("the server has more nodes than can be written down")
 	errMalformed    = errors.New("the server's answer is not a list of Kubernetes")
 )
 

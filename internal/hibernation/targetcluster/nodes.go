@@ -20,6 +20,16 @@ const controlPlaneRole = "node-role.kubernetes.io/control-plane"
 // masterRole is the same in older releases, OpenShift 4.11 and before among them.
 const masterRole = "node-role.kubernetes.io/master"
 
+const (
+	// maxNodesBytes bounds what is kept of all nodes, about 4,000 of three addresses: they are written into one object, and etcd takes
+	// 1.5 MiB.
+	maxNodesBytes = 1280 << 10
+	// nodeOverhead and addressOverhead are more than what JSON needs for names of fields and for what is of a fixed size.
+	nodeOverhead, addressOverhead = 120, 28
+	// maxNameBytes is that of Kubernetes' own names.
+	maxNameBytes = 253
+)
+
 // ListNodes returns the cluster's nodes, each with its newest sign of life.
 func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNode, error) {
 	renewed, err := c.listLeaseRenewals(ctx)
@@ -27,8 +37,12 @@ func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNo
 		return nil, err
 	}
 	var nodes []hibernation.ObservedNode
+	size := 0
 	err = c.listItems(ctx, "/api/v1/nodes", func(item []byte) error {
 		node, err := decodeNode(item, renewed)
+		if size += sizeOf(node.RecordedNode); size > maxNodesBytes {
+			return errTooManyNodes
+		}
 		nodes = append(nodes, node)
 		return err
 	})
@@ -36,6 +50,15 @@ func (c *ClusterClient) ListNodes(ctx context.Context) ([]hibernation.ObservedNo
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
 	return nodes, nil
+}
+
+// sizeOf returns at most how many bytes a node takes in a record.
+func sizeOf(n hivev1.RecordedNode) int {
+	size := nodeOverhead + len(n.Name) + len(n.UID)
+	for _, a := range n.Addresses {
+		size += addressOverhead + len(a.Type) + len(a.Address)
+	}
+	return size
 }
 
 func (c *ClusterClient) listLeaseRenewals(ctx context.Context) (map[string]time.Time, error) {
@@ -50,7 +73,7 @@ func (c *ClusterClient) listLeaseRenewals(ctx context.Context) (map[string]time.
 				RenewTime *metav1.MicroTime `json:"renewTime"`
 			} `json:"spec"`
 		}
-		if err := json.Unmarshal(item, &lease); err != nil {
+		if err := json.Unmarshal(item, &lease); err != nil || len(lease.Metadata.Name) > maxNameBytes {
 			return errMalformed
 		}
 		if lease.Spec.RenewTime != nil {
@@ -73,7 +96,7 @@ func decodeNode(item []byte, renewed map[string]time.Time) (hibernation.Observed
 			Conditions json.RawMessage `json:"conditions"`
 		} `json:"status"`
 	}
-	if err := json.Unmarshal(item, &n); err != nil {
+	if err := json.Unmarshal(item, &n); err != nil || len(n.Metadata.Name) > maxNameBytes {
 		return hibernation.ObservedNode{}, errMalformed
 	}
 	_, controlPlane := n.Metadata.Labels[controlPlaneRole]
