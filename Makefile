@@ -5,7 +5,7 @@ VERSION := $(foreach p,component-base/version client-go/pkg/version,-X k8s.io/$p
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags="-s -w"
 # Where the tests find the programs that they start. A test whose variable is missing skips and names it, as in `make unit`.
 PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(BIN)/torpor TORPOR_S3=$(BIN)/versitygw TORPOR_HELM=$(BIN)/helm \
-  TORPOR_MYSQL=$(CURDIR)/.cache/mysql TORPOR_NODE=$(CURDIR)/.cache/node
+  TORPOR_MYSQL=$(CURDIR)/.cache/mysql TORPOR_NODE=$(CURDIR)/.cache/node TORPOR_NOVA=$(CURDIR)/.cache/nova
 $(foreach part,$(PARTS),$(eval export $(part))) # In the environment: tests look for processes by their command lines.
 GOTEST  := go test -race -shuffle=on -timeout=60m
 GOBENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench go test -v -count=1 -timeout=60m
@@ -25,8 +25,8 @@ node-parts: local ## Fetch containerd and its companions into .cache/node and bu
 	@$(BIN)/local node-parts --dir .cache/node
 torpor kubectl-moco kubectl-torpor: ## Build the manager, or a plugin of kubectl, into .cache/bin
 	@$(BUILD) -o $(BIN)/$@ ./cmd/$@
-mysql: local ## Fetch a real MySQL server into .cache/mysql; installs nothing
-	@$(BIN)/local mysql --dir .cache/mysql --optional
+mysql nova: local ## Fetch a real MySQL server, or OpenStack's compute service, into .cache; installs nothing
+	@$(BIN)/local $@ --dir .cache/$@ --optional
 s3 helm: ## Build versitygw, the S3 server of the tests, or helm, for the tests of the chart, into .cache/bin (the first time: two minutes)
 	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ $(if $(filter helm,$@),helm.sh/helm/v3/cmd/helm,github.com/versity/versitygw/cmd/versitygw)
 demo: ## See it work: NAME=hibernate (default), cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
@@ -67,13 +67,13 @@ test-run: local torpor mysql s3 helm ## Run one test with everything it needs: P
 test-foreign test-hostile: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi, or beside hostile callers and servers
 	@go test -v -count=1 ./internal/e2e/$(@:test-%=%)
 e2e: local torpor mysql e2e-pods ## Run the end-to-end tests at every fault point, and those with real pods
-	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e
-	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/mysql/clustering/controller -run 'TestKilled'
+	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e && TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/mysql/clustering/controller -run 'TestKilled'
 e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes); elsewhere say why not
 	@if why="$$(.ci/pods-can-run)"; then $(MAKE) run-e2e-pods; else echo "NOT RUN: the tests with real pods: $$why"; fi
 run-e2e-pods: node-parts torpor kubectl-moco mysql s3
-	@cd local && $(GOTEST) -v -count=1 -p 1 ./podcluster/e2e
-	@TORPOR_E2E=pods $(GOTEST) -v -count=1 ./internal/e2e/pods
+	@cd local && $(GOTEST) -v -count=1 -p 1 ./podcluster/e2e && cd .. && TORPOR_E2E=pods $(GOTEST) -v -count=1 ./internal/e2e/pods
+e2e-clouds: nova ## Run the tests of clouds with the real parts that Debian has: OpenStack's nova
+	@$(GOTEST) -v -count=1 ./internal/cloud/... -run 'Contract|Nova'
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
 	@go tool -modfile=go.tools.mod controller-gen object:headerFile=config/boilerplate.go.txt crd \
 	  paths=./api/... paths=./internal/... output:crd:dir=config/crd

@@ -3,8 +3,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -164,24 +166,32 @@ func clusterCreateCommand() *cobra.Command {
 }
 
 func mysqlCommand() *cobra.Command {
+	return packagesCommand("mysql", "a real MySQL server", debian.FetchMySQL)
+}
+
+func novaCommand() *cobra.Command {
+	return packagesCommand("nova", "OpenStack's real compute service", debian.FetchNova)
+}
+
+// packagesCommand fetches packages of Debian that tests run.
+func packagesCommand(name, what string, fetch func(ctx context.Context, dir string, out io.Writer) error) *cobra.Command {
 	var dir string
 	var optional bool
 	c := &cobra.Command{
-		Use:   "mysql",
-		Short: "Fetch a real MySQL server into a folder; nothing is installed",
-		Example: `  local mysql --dir .cache/mysql
-  local mysql --dir .cache/mysql --optional`,
-		Args: cobra.NoArgs,
+		Use:     name,
+		Short:   "Fetch " + what + " into a folder; nothing is installed",
+		Example: "  local " + name + " --dir .cache/" + name + "\n  local " + name + " --dir .cache/" + name + " --optional",
+		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			err := debian.FetchMySQL(c.Context(), dir, c.OutOrStdout())
+			err := fetch(c.Context(), dir, c.OutOrStdout())
 			if optional && errors.Is(err, debian.ErrUnavailable) {
-				fmt.Fprintln(c.OutOrStdout(), "no MySQL, so tests with a real one are skipped:", err)
+				fmt.Fprintf(c.OutOrStdout(), "no %s, so tests with a real one are skipped: %v\n", name, err)
 				return nil
 			}
 			return err
 		},
 	}
-	c.Flags().StringVar(&dir, "dir", ".cache/mysql", "folder for the server and its client")
+	c.Flags().StringVar(&dir, "dir", ".cache/"+name, "folder of the programs")
 	c.Flags().BoolVar(&optional, "optional", false, "only say so where Debian's packages cannot be had")
 	return c
 }

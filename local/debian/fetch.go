@@ -162,3 +162,31 @@ func FetchMySQL(ctx context.Context, dir string, out io.Writer) error {
 	fmt.Fprintln(out, "fetching MySQL from Debian's unstable archive: about 65 MB, half a minute")
 	return FetchPackages(ctx, PackageRequest{Suite: "sid", Packages: []string{"mysql-server-core", "mysql-client-core"}}, dir)
 }
+
+// novaSettings is the file of nova's own that its tests read, below where Python finds its packages.
+const novaSettings = "usr/lib/python3/dist-packages/etc/nova/api-paste.ini"
+
+// FetchNova puts OpenStack's compute service from Debian's unstable archive into dir, with what its own functional tests need, Python and
+// the dynamic linker too. It does nothing when they are there already. Progress goes to out.
+func FetchNova(ctx context.Context, dir string, out io.Writer) error {
+	settings := filepath.Join(dir, novaSettings)
+	if _, err := os.Stat(settings); err == nil {
+		return nil
+	}
+	fmt.Fprintln(out, "fetching nova from Debian's unstable archive: 650 MB unpacked, about a minute")
+	packages := []string{
+		"python3-nova", "nova-common", "python3-placement", "python3-testtools", "python3-fixtures", "python3-oslotest", "python3-wsgi-intercept",
+		"python3-ddt", "python3-requests-mock", "python3-subunit", "python3-stestr", "python3-gabbi",
+	}
+	if err := FetchPackages(ctx, PackageRequest{Suite: "sid", Packages: packages}, dir); err != nil {
+		return err
+	}
+	packaged, err := filepath.Rel(filepath.Dir(settings), filepath.Join(dir, "usr/share/nova-common/api-paste.ini"))
+	if err != nil {
+		return fmt.Errorf("find nova's settings: %w", err)
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(settings), 0o755), os.Symlink(packaged, settings)); err != nil {
+		return fmt.Errorf("put nova's settings where its tests read them: %w", err)
+	}
+	return nil
+}

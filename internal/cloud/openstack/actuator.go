@@ -11,6 +11,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/utils/lru"
@@ -44,6 +45,8 @@ type Options struct {
 type Actuator struct {
 	options Options
 	clients *lru.Cache
+	// creating lets one call make a client at a time: two for one project would both log in.
+	creating sync.Mutex
 }
 
 // New returns an Actuator; it does not call the cloud.

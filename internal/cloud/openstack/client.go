@@ -119,6 +119,8 @@ func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
 	}
 	sum := sha256.Sum256([]byte(strings.Join(fields, "\x00")))
 	key := hex.EncodeToString(sum[:])
+	a.creating.Lock()
+	defer a.creating.Unlock()
 	if known, ok := a.clients.Get(key); ok {
 		if c, isClient := known.(*projectClient); isClient {
 			return c, nil

@@ -3,9 +3,11 @@
 package openstack
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
@@ -25,6 +28,10 @@ const (
 	goodPassword = "s3cr3t-of-torpor-tests"
 	// serverPageSize is the most that a page has, whatever is asked for; it makes twelve servers more than one page.
 	serverPageSize = 5
+	// callTimeout is long, because a real nova beside busy neighbours answers late.
+	callTimeout = 2 * time.Minute
+	// administrator is the header of requests that reach nova past faults and logins.
+	administrator = "X-Torpor-Test-Administrator"
 	// transitionLooks is how many listings a task takes, and lateLooks how many show what was before.
 	transitionLooks, lateLooks = 2, 3
 )
@@ -45,6 +52,8 @@ type simulatedOpenStack struct {
 	made     int
 	// isRevoked says that the password is not taken any more, nor the tokens that it gave.
 	isRevoked bool
+	// nova, if set, has the servers instead.
+	nova http.Handler
 	// interfere, if set, answers requests to the compute service instead.
 	interfere func(http.ResponseWriter, *http.Request) bool
 }
@@ -77,7 +86,7 @@ func startOpenStack(t *testing.T) *simulatedOpenStack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.actuator = New(Options{Endpoints: endpoints, Attempts: 2})
+	s.actuator = New(Options{Endpoints: endpoints, Attempts: 2, CallTimeout: callTimeout})
 	return s
 }
 
@@ -87,7 +96,19 @@ func (s *simulatedOpenStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveLogin(w, r)
 		return
 	}
+	if s.nova != nil && r.Header.Get(administrator) != "" {
+		s.nova.ServeHTTP(w, r)
+		return
+	}
 	operation, id := parseOperation(r)
+	if s.answerItself(w, r, operation, id) {
+		return
+	}
+	s.nova.ServeHTTP(w, r)
+}
+
+// answerItself answers a request unless nova has to.
+func (s *simulatedOpenStack) answerItself(w http.ResponseWriter, r *http.Request, operation, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls[operation]++
@@ -102,6 +123,8 @@ func (s *simulatedOpenStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		// With everything in it that must not be shown.
 		writeError(w, failed.status, "fault", fmt.Sprintf("%s %s (req-%08d-0000-0000-0000-000000000000)", failed.message, goodPassword, s.calls[operation]))
+	case s.nova != nil:
+		return false
 	case operation == list:
 		s.serveList(w, r)
 	case s.servers[id] == nil:
@@ -111,6 +134,7 @@ func (s *simulatedOpenStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		s.serveAction(w, operation, s.servers[id])
 	}
+	return true
 }
 
 // token is the one that is good; the next login gives the next.
@@ -161,8 +185,10 @@ func parseOperation(r *http.Request) (operation, id string) {
 		return "get", parts[len(parts)-1]
 	}
 	id = parts[len(parts)-2]
+	text, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(text))
 	var body map[string]any
-	_ = json.NewDecoder(r.Body).Decode(&body)
+	_ = json.Unmarshal(text, &body)
 	for action := range body {
 		return cmp.Or(map[string]string{"os-stop": stop, "os-start": start}[action], action), id
 	}
