@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,7 +78,7 @@ func TestTheLargestRecordIsSaved(t *testing.T) {
 			}}
 		}
 		nodes[1] = nodes[0] // As a hostile cluster may list it.
-		cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: metav1.Now(), Nodes: nodes}
+		cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(time.Now()), Nodes: nodes}
 		testenv.ExpectNoError(t, env.Client.Status().Update(t.Context(), cd))
 	}
 }
