@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
@@ -119,6 +122,29 @@ func checkReference(r Reference) error {
 // ReferenceOfPatch names what a patch changes.
 func ReferenceOfPatch(p *hivev1.SyncObjectPatch) Reference {
 	return Reference{APIVersion: p.APIVersion, Kind: p.Kind, Name: p.Name, Namespace: p.Namespace}
+}
+
+// ReadPatch returns a patch as JSON. Aliases are refused before they are followed: 100 KiB of YAML that repeats a long text by them is
+// gigabytes of JSON, and the YAML decoder limits how many values there are and not how long.
+func ReadPatch(p *hivev1.SyncObjectPatch) ([]byte, error) {
+	var document yamlv3.Node
+	// The decoder's own words may quote the patch.
+	if err := yamlv3.Unmarshal([]byte(p.Patch), &document); err != nil {
+		return nil, errors.New("expected the patch to be JSON or YAML")
+	}
+	if hasAlias(&document) {
+		return nil, errors.New("expected the patch to have no YAML aliases; write out what they repeat")
+	}
+	body, err := yaml.YAMLToJSON([]byte(p.Patch))
+	if err != nil {
+		return nil, errors.New("expected the patch to be JSON or YAML")
+	}
+	return body, nil
+}
+
+// hasAlias reports whether a node or one in it is an alias. The parser limits how deep they are.
+func hasAlias(node *yamlv3.Node) bool {
+	return node.Kind == yamlv3.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
 }
 
 // ReferenceOfSecret names a Secret of a cluster.

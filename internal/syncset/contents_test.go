@@ -44,3 +44,31 @@ func TestSetsThatCannotBeSentSayWhy(t *testing.T) {
 		})
 	}
 }
+
+func TestPatchesStayAsSmallAsTheyAreWritten(t *testing.T) {
+	const aliases = 200
+	long := "a: &a " + strings.Repeat("x", maxPatchBytes/2) + "\nb: [" + strings.Repeat("*a,", aliases) + "]\n"
+	for name, row := range map[string]struct{ patch, want, refused string }{
+		"JSON is sent as it is":              {`{"data":{"a":"b"}}`, `{"data":{"a":"b"}}`, ""},
+		"YAML becomes JSON":                  {"data:\n  a: b\n", `{"data":{"a":"b"}}`, ""},
+		"a list is JSON too":                 {"- op: remove\n  path: /data/a\n", `[{"op":"remove","path":"/data/a"}]`, ""},
+		"what does not parse is not quoted":  {"hush: [", "", "expected the patch to be JSON or YAML"},
+		"a text that is repeated is refused": {long, "", "expected the patch to have no YAML aliases"},
+		"aliases of aliases are refused":     {"a: &a [x]\nb: &b [*a, *a]\nc: [*b, *b]\n", "", "expected the patch to have no YAML aliases"},
+		"an asterisk in a text is no alias":  {`{"data":{"a":"*b","c":"&d"}}`, `{"data":{"a":"*b","c":"&d"}}`, ""},
+		"keys that are merged are refused":   {"a: &a {x: y}\nb:\n  <<: *a\n", "", "expected the patch to have no YAML aliases"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body, err := ReadPatch(&hivev1.SyncObjectPatch{Patch: row.patch})
+			if row.refused == "" {
+				if err != nil || strings.TrimSpace(string(body)) != strings.NewReplacer("&", `\u0026`).Replace(row.want) {
+					t.Errorf("expected %s, found %s and %v", row.want, body, err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), row.refused) || strings.Contains(err.Error(), "hush") {
+				t.Errorf("expected %q, found %d bytes and %v", row.refused, len(body), err)
+			}
+		})
+	}
+}

@@ -130,7 +130,7 @@ type SyncObjectPatch struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// Patch is the change, in JSON or YAML.
+	// Patch is the change, in JSON or in YAML without aliases.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144
 	Patch string `json:"patch"`

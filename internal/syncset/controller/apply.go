@@ -12,7 +12,6 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
@@ -193,9 +192,9 @@ func (c *clusterConnection) patch(ctx context.Context, p *hivev1.SyncObjectPatch
 	case "json":
 		kind = types.JSONPatchType
 	}
-	body, err := yaml.YAMLToJSON([]byte(p.Patch))
+	body, err := syncset.ReadPatch(p)
 	if err != nil {
-		return &refusal{nameOf(r) + ": expected the patch to be JSON or YAML"}
+		return &refusal{nameOf(r) + ": " + err.Error()}
 	}
 	return c.send(ctx, r, func(name targetcluster.ObjectName) error { return c.writer.Patch(ctx, name, kind, body) })
 }
