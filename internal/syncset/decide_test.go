@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -203,5 +204,17 @@ func TestTooManyObjectsOfTheModeSyncAreRefused(t *testing.T) {
 	plan := Decide(observed([]ObservedSet{deletingSet("few", 1, object("a")), many}, applied("few", object("a"))))
 	if plan.Job != nil || !strings.Contains(plan.Failed.Message, "Expected at most 5000 objects") {
 		t.Errorf("expected the set to be refused, found %+v", plan)
+	}
+}
+
+func TestFailuresAreCutBetweenCharacters(t *testing.T) {
+	all := statuses{}
+	all.note(Result{SetKey: SetKey{Name: "s"}, Failure: strings.Repeat("é", maxMessageBytes)}, new(metav1.NewTime(time.Unix(0, 0))))
+	if message := all[SetKey{Name: "s"}].FailureMessage; !utf8.ValidString(message) || len(message) > maxMessageBytes || len(message) < maxMessageBytes-utf8.UTFMax {
+		t.Errorf("expected whole characters of at most %d bytes, found %d bytes", maxMessageBytes, len(message))
+	}
+	all.note(Result{SetKey: SetKey{Name: "s"}, Failure: "a" + strings.Repeat("é", maxMessageBytes)}, new(metav1.NewTime(time.Unix(0, 0))))
+	if message := all[SetKey{Name: "s"}].FailureMessage; !utf8.ValidString(message) {
+		t.Errorf("expected whole characters, found %q", message[len(message)-4:])
 	}
 }

@@ -5,6 +5,7 @@ package syncset
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -80,7 +81,7 @@ func (all statuses) note(r Result, now *metav1.Time) {
 		status.FirstSuccessTime = now
 	}
 	status.Name, status.ObservedGeneration, status.Result = r.Name, r.Generation, result
-	status.FailureMessage = r.Failure[:min(len(r.Failure), maxMessageBytes)]
+	status.FailureMessage = strings.ToValidUTF8(r.Failure[:min(len(r.Failure), maxMessageBytes)], "")
 	all[r.SetKey] = status
 }
 
