@@ -68,9 +68,12 @@ func Decide(seen Observed) Plan {
 	for _, set := range s.Sets {
 		status := s.statuses[set.SetKey]
 		isApplied := status.Result == hiveinternalv1alpha1.SuccessSyncSetResult && status.ObservedGeneration == set.Generation
-		if set.Invalid == "" && (s.isFull || !isApplied) {
+		if set.Invalid == "" && (s.isFull && !s.isReached(set) || !isApplied) {
 			s.due = append(s.due, set)
 		}
+	}
+	if s.isFull && len(s.due) == 0 { // The last set that it lacked has been deleted or cannot be applied.
+		s.isFull, s.Status.LastSyncTime, s.Status.SyncedResume = false, s.stamp(), s.Resume.DeepCopy()
 	}
 	s.orphans = s.findOrphans()
 	s.refused = s.describeRefusals()
@@ -95,6 +98,24 @@ func (s *situation) limitReferences() {
 			}
 		}
 	}
+}
+
+// round names a full sync. It changes with each resume, and once the sync is complete.
+func (s *situation) round() string {
+	name := "first"
+	if s.Status.LastSyncTime != nil {
+		name = "after " + s.Status.LastSyncTime.UTC().Format(time.RFC3339)
+	}
+	if s.Resume != nil {
+		name += ", resume " + s.Resume.UTC().Format(time.RFC3339)
+	}
+	return name
+}
+
+// isReached reports whether an earlier job of the same full sync has reached the set.
+func (s *situation) isReached(set ObservedSet) bool {
+	generation, isThere := s.Attempt.Reached[set.SetKey]
+	return isThere && s.Attempt.Round == s.round() && generation == set.Generation
 }
 
 func (s *situation) nextSync() time.Time {
@@ -204,6 +225,9 @@ func (s *situation) awaitRetry() Plan {
 
 func (s *situation) apply() Plan {
 	job := &Job{Delete: s.orphans, IsFull: s.isFull, Resume: s.Resume.DeepCopy(), Fingerprint: s.fingerprint()}
+	if s.isFull {
+		job.Round = s.round()
+	}
 	for _, set := range s.due {
 		job.Sets = append(job.Sets, set.SetKey)
 	}

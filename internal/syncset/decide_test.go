@@ -167,6 +167,38 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// TestFullSyncThatTakesSeveralJobsEnds reaches one set with each job, until the sync is complete.
+func TestFullSyncThatTakesSeveralJobsEnds(t *testing.T) {
+	seen := Observed{Now: now, MayDial: true, Resume: &resume}
+	for _, name := range []string{"a", "b", "c"} {
+		set := ObservedSet{SetKey: SetKey{Name: name}, Generation: 1}
+		seen.Sets = append(seen.Sets, set)
+		seen.Status.SyncSets = append(seen.Status.SyncSets, hiveinternalv1alpha1.SyncStatus{Name: name, ObservedGeneration: 1, Result: hiveinternalv1alpha1.SuccessSyncSetResult})
+	}
+	seen.Status.LastSyncTime = new(metav1.NewTime(now.Add(-time.Hour)))
+	var done []string
+	for plan := Decide(seen); plan.Job != nil; plan = Decide(seen) {
+		if done = append(done, plan.Job.Sets[0].Name); len(done) > len(seen.Sets) {
+			t.Fatalf("expected each set once, found %v", done)
+		}
+		if plan.Status.SyncedResume != nil {
+			t.Errorf("expected a sync that is not complete after %v", done)
+		}
+		seen.Status = plan.Status
+		seen.Answer = &Answer{At: now, Job: *plan.Job, Results: []Result{{SetKey: plan.Job.Sets[0], Generation: 1}}}
+		seen.Attempt = Attempt{}.AddReached(seen.Attempt, seen.Answer)
+	}
+	if plan := Decide(seen); !plan.Status.SyncedResume.Equal(&resume) || plan.Status.LastSyncTime.Before(seen.Status.LastSyncTime) {
+		t.Errorf("expected a sync of the resume after %v, found %+v", done, plan.Status)
+	}
+	seen.Answer = nil
+	seen.Status.SyncedResume, seen.Sets = nil, seen.Sets[:2]
+	seen.Attempt.Reached = map[SetKey]int64{{Name: "a"}: 1, {Name: "b"}: 1}
+	if plan := Decide(seen); plan.Job != nil || !plan.Status.SyncedResume.Equal(&resume) {
+		t.Errorf("expected a sync to be complete whose last set is deleted, found %+v", plan)
+	}
+}
+
 func fingerprintOf(o Observed) string {
 	return (&situation{Observed: o}).fingerprint()
 }

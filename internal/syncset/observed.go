@@ -4,6 +4,7 @@ package syncset
 
 import (
 	"cmp"
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,24 @@ type Attempt struct {
 	RetryAt     time.Time
 	// NoAnswer says why the cluster did not answer; empty if it did. NotDeleted says why an object could not be deleted.
 	NoAnswer, NotDeleted string
+	// Reached are the sets that the full sync called Round has reached so far, with their generations.
+	Round   string
+	Reached map[SetKey]int64
+}
+
+// AddReached returns the attempt with what an answer has reached of a full sync, after the attempt before.
+func (a Attempt) AddReached(before Attempt, answer *Answer) Attempt {
+	a.Round, a.Reached = before.Round, before.Reached
+	if !answer.Job.IsFull {
+		return a
+	}
+	if a.Reached = maps.Clone(before.Reached); a.Round != answer.Job.Round || a.Reached == nil {
+		a.Round, a.Reached = answer.Job.Round, map[SetKey]int64{}
+	}
+	for _, r := range answer.Results {
+		a.Reached[r.SetKey] = r.Generation
+	}
+	return a
 }
 
 // Job is what is done at a cluster in one go.
@@ -88,8 +107,10 @@ type Job struct {
 	Sets []SetKey
 	// Delete is deleted after that.
 	Delete []Reference
-	// IsFull says that all sets are applied, also those that have not changed.
+	// IsFull says that all sets are applied, also those that have not changed, but for the ones that earlier jobs of the same Round have
+	// reached.
 	IsFull bool
+	Round  string
 	// Resume is when the last resume of the cluster began; nil if it never hibernated.
 	Resume *metav1.Time
 	// Fingerprint tells whether another job is for the same.

@@ -21,8 +21,9 @@ import (
 const (
 	// promptJobs are done at once, and patientJobs at clusters that did not answer before: they hold up no others.
 	promptJobs, patientJobs = 40, 10
-	// jobTimeout bounds what is done at a cluster in one go; what is left goes on in the next.
-	jobTimeout = time.Minute
+	// jobTime is how long a job may go on before other clusters have their turn: no set is begun after that, and what is left goes on in the
+	// next job. jobTimeout bounds the set that is being applied then.
+	jobTime, jobTimeout = time.Minute, 10 * time.Minute
 	// minRetry and maxRetry bound the interval after an attempt that failed. It doubles.
 	minRetry, maxRetry = 5 * time.Second, 10 * time.Minute
 	// retryJitter keeps clusters that fail for one reason apart.
@@ -183,7 +184,7 @@ func (a *Applier) publish(ctx context.Context, job *clusterJob, answer *syncset.
 	defer a.mu.Unlock()
 	c := a.clusters[job.Cluster]
 	c.job, c.isRunning, c.answer, c.isSilent = nil, false, answer, answer.NoAnswer != ""
-	c.attempt = syncset.Attempt{Fingerprint: job.Fingerprint, NoAnswer: answer.NoAnswer, NotDeleted: answer.NotDeleted}
+	c.attempt = syncset.Attempt{Fingerprint: job.Fingerprint, NoAnswer: answer.NoAnswer, NotDeleted: answer.NotDeleted}.AddReached(c.attempt, answer)
 	if hasFailed(answer) {
 		interval := min(minRetry<<min(c.failures, 10), maxRetry)
 		c.failures++

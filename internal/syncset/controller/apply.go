@@ -61,7 +61,11 @@ func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.An
 	// Nothing stays open: a connection must not outlive the time that the cluster is awake.
 	defer client.Close()
 	c := &clusterConnection{applier: a, job: job, writer: client.NewObjectWriter(Name)}
+	begun := a.Clock.Now()
 	for i := range job.Sets {
+		if a.Clock.Since(begun) >= jobTime {
+			return nil
+		}
 		set := &job.Sets[i]
 		err := c.applySet(ctx, set)
 		refused, isRefused := errors.AsType[*refusal](err)

@@ -17,9 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/syncset"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -264,5 +266,38 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	}
 	if answer.At.Add(time.Hour).Before(clock.RealClock{}.Now()) {
 		t.Errorf("expected the time of the end, found %s", answer.At)
+	}
+}
+
+// hastyClock is later by a share of the time of a job whenever somebody looks.
+type hastyClock struct {
+	clock.PassiveClock
+	looks atomic.Int64
+}
+
+func (c *hastyClock) Since(time.Time) time.Duration {
+	return time.Duration(c.looks.Add(1)-1) * (jobTime/2 + 1)
+}
+
+// TestJobGivesOthersTheirTurn has a job of three sets at a cluster so slow that there is time for two.
+func TestJobGivesOthersTheirTurn(t *testing.T) {
+	t.Parallel()
+	e := shared.Get(t)
+	c := e.newCluster(t, e.CreateNamespace(t), "slow", nil)
+	var job clusterJob
+	job.Cluster, job.KubeconfigSecret = client.ObjectKeyFromObject(c.cd), kubeconfigSecret+"-slow"
+	for _, name := range []string{"a", "b", "c"} {
+		job.Job.Sets = append(job.Job.Sets, syncset.SetKey{Name: name})
+		job.Sets = append(job.Sets, setToApply{SetKey: syncset.SetKey{Name: name}, Spec: &hivev1.SyncSetCommonSpec{}})
+	}
+	applier := NewApplier(targetcluster.Dialer{}, &hastyClock{PassiveClock: clock.RealClock{}})
+	applier.MayDial = func(context.Context, types.NamespacedName) bool { return true }
+	applier.ReadSecret = func(ctx context.Context, name types.NamespacedName) (*corev1.Secret, error) {
+		secret := &corev1.Secret{}
+		return secret, e.Client.Get(ctx, name, secret)
+	}
+	answer := applier.run(t.Context(), &job)
+	if len(answer.Results) != 2 || answer.NoAnswer != "" {
+		t.Errorf("expected two sets and no complaint about the cluster, found %+v", answer)
 	}
 }
