@@ -78,7 +78,9 @@ type MySQLClusterSpec struct {
 	// +optional
 	// +nullable
 	MySQLConfigMapName *string `json:"mysqlConfigMapName,omitempty"`
-	// ReplicationSourceSecretName names the Secret with the server outside that this cluster is cloned from and follows.
+	// ReplicationSourceSecretName names the Secret, in the cluster's namespace, with the MySQL server outside that this cluster is cloned
+	// from and follows: HOST, PORT, USER, PASSWORD, and INIT_AFTER_CLONE_SQL if something is to be run once in the copy. The cluster is
+	// read-only until the field is removed.
 	// +optional
 	// +nullable
 	ReplicationSourceSecretName *string `json:"replicationSourceSecretName,omitempty"`
@@ -166,7 +168,6 @@ func keptFields(spec MySQLClusterSpec) map[string]bool {
 		"spec.podTemplate.metadata.name":            spec.PodTemplate.Name != "",
 		"spec.primaryServiceTemplate.metadata.name": spec.PrimaryServiceTemplate != nil && spec.PrimaryServiceTemplate.Name != "",
 		"spec.replicaServiceTemplate.metadata.name": spec.ReplicaServiceTemplate != nil && spec.ReplicaServiceTemplate.Name != "",
-		"spec.replicationSourceSecretName":          isSet(spec.ReplicationSourceSecretName),
 		"spec.restore.jobConfig.threads":            spec.Restore != nil && spec.Restore.JobConfig.Threads > defaultThreads,
 		"spec.slowQueryLogConfigTmpl":               isSet(spec.SlowQueryLogConfigTmpl),
 	}

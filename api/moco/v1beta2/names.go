@@ -139,6 +139,14 @@ func (c *MySQLCluster) ReconciliationStopped() bool {
 	return c.Annotations[ReconciliationStoppedAnnotation] == stops
 }
 
+// SourceSecretName is the name of the Secret with the server outside; empty for a cluster of its own.
+func (s MySQLClusterSpec) SourceSecretName() string {
+	if s.ReplicationSourceSecretName == nil {
+		return ""
+	}
+	return *s.ReplicationSourceSecretName
+}
+
 // ChildName is the name that most objects of a cluster have: its Secret, its headless Service and its StatefulSet.
 func (c *MySQLCluster) ChildName() string { return "moco-" + c.Name }
 

@@ -120,6 +120,23 @@ func BuildStatements(passwords map[string][]byte, requireTLS bool) []string {
 	return append(statements, fmt.Sprintf(`ALTER USER '%s'@'%%' ATTRIBUTE '{"%s": "%s"}'`, AdminUser, VersionAttribute, hashStatements(statements)))
 }
 
+// BuildTakeOverStatements returns what makes the accounts in a copy of another server, which may have accounts of these names: they get
+// the passwords, and no other. They are for --init-file; nothing of them gets to the binary log, or the copy would have transactions of
+// its own. A file ends at its first statement that fails.
+func BuildTakeOverStatements(passwords map[string][]byte, requireTLS bool) []string {
+	statements := []string{"SET SESSION sql_log_bin = OFF"}
+	var users []string
+	for _, a := range ListAccounts() {
+		user := fmt.Sprintf("'%s'@'%%'", a.Name)
+		users = append(users, user+" DISCARD OLD PASSWORD")
+		statements = append(statements,
+			fmt.Sprintf("CREATE USER IF NOT EXISTS %s IDENTIFIED BY '%s'", user, EscapePassword(passwords[a.PasswordKey])),
+			fmt.Sprintf("ALTER USER %s IDENTIFIED WITH caching_sha2_password BY '%s' PASSWORD EXPIRE NEVER ACCOUNT UNLOCK", user, EscapePassword(passwords[a.PasswordKey])))
+	}
+	statements = append(statements, "ALTER USER "+strings.Join(users, ", "))
+	return append(statements, BuildStatements(passwords, requireTLS)...)
+}
+
 // VersionAttribute is the attribute of AdminUser with the version of the list by which the accounts were made.
 const VersionAttribute = "torporAccounts"
 

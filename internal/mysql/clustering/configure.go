@@ -14,16 +14,16 @@ import (
 
 // primaryStillReplicates reports whether the primary receives from another instance.
 func primaryStillReplicates(d *derivedFacts) bool {
-	return d.primary.MayActNow && d.primary.Channel.Present && d.primary.Channel.IO != Stopped
+	return d.primary.MayActNow && d.primary.Channel.Present && d.primary.Channel.IO != Stopped && !receivesFromOutside(d)
 }
 
 // primaryHasBacklog reports whether the primary has received transactions of another instance that it must not forget.
 func primaryHasBacklog(d *derivedFacts) bool {
-	return d.primary.Reachable && d.primary.HasUnappliedRelayLog
+	return d.primary.Reachable && d.primary.HasUnappliedRelayLog && !receivesFromOutside(d)
 }
 
 func primaryCanApplyBacklog(d *derivedFacts) bool {
-	return d.primary.MayActNow && primaryHasBacklog(d) && canStartSQLThread(d.primary)
+	return d.primary.MayActNow && (primaryHasBacklog(d) || receivesFromOutside(d)) && canStartSQLThread(d.primary)
 }
 
 func hasWeakenedDurability(i *instanceFacts) bool { return i.MayActNow && len(i.Weakened) > 0 }
@@ -50,7 +50,7 @@ func needsReload(i *instanceFacts) bool {
 }
 
 func primaryNeedsConfiguration(d *derivedFacts) bool {
-	return d.primary.MayActNow && !d.primaryIsConfigured
+	return d.primary.MayActNow && !d.primaryIsConfigured && !d.staysReadOnly()
 }
 
 // shouldMakeWritable reports whether the primary should take writes and does not.
@@ -179,7 +179,7 @@ func mayBeRecloned(i *instanceFacts) bool {
 	isBusy := d.any(func(other *instanceFacts) bool { return other.Clone == Cloning })
 	isSpare := d.count(func(other *instanceFacts) bool { return other != i && other.Acknowledges }) >= d.requiredAcks
 	return isWanted && isComparable(i) && !i.Held.IsEmpty() && i.MayActNow && i.IsReadOnly && i.SemiSync.Waiting == 0 &&
-		p.IsWritable && d.primaryIsConfigured && !d.commitsAreStalled && !isBusy && isSpare
+		(p.IsWritable || d.staysReadOnly()) && d.primaryIsConfigured && !d.commitsAreStalled && !isBusy && isSpare
 }
 
 // needsDiscardRecord reports whether the status has yet to name what only this instance has, which outlives the instance's data.

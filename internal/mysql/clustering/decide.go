@@ -34,9 +34,9 @@ func urgentRules() []rule {
 		forFound("choose the first primary", findFirstPrimary, chooseFirstPrimary),
 		forFirst("a pretender", isWritableWithoutPrimary, act("lacks what others have and is made read-only", setReadOnly)),
 		when("no primary", lacksPrimary, waitForFirstPrimary),
-		when("copied from outside", isCopiedFromOutside, recordCopyFromOutside),
+		when("copied from outside", isCopiedFromOutside, finishCopyFromOutside),
 		when("copy from outside", needsCopyFromOutside, copyFromOutside),
-		when("copying from outside", isCopyOutstanding, wait("the copy from outside is under way", degradedInterval)),
+		when("copying from outside", isCopyOutstanding, waitForCopyFromOutside),
 
 		forFirst("a second writable instance", isSecondWritable, act("is not the primary and is made read-only", setReadOnly)),
 		forFirst("hung clients of a replica", hasHungClients, act("has clients that hang; they are cut off", endClients)),
@@ -55,6 +55,7 @@ func urgentRules() []rule {
 		when("cut off the clients", primaryStuckInReadOnly, act("does not become read-only; its clients are cut off", killConnections)),
 		when("a statement runs in the primary", hasPendingStatement, wait("a statement runs in the primary", operationInterval)),
 		when("begin a switchover", shouldBeginSwitchover, beginSwitchover),
+		when("begin a switchover of a copy", shouldStopCopy, act("is the primary and stops receiving, for another to take its place", stopIO)),
 		forFound("switch over", findSwitchoverTarget, promoteSwitchoverTarget),
 		when("the heir catches up", awaitsSwitchoverTarget, wait("the primary is read-only until a replica has everything", operationInterval)),
 	}
@@ -69,6 +70,10 @@ func repairRules() []rule {
 		when("the primary applies", primaryHasBacklog, waitForBacklog),
 		forFirst("weakened durability", hasWeakenedDurability, act("has settings by which it may lose commits; they are set back", restoreDurability)),
 		when("configure the primary", primaryNeedsConfiguration, configurePrimary),
+		when("a copy that can be written to", isCopyWritable, act("is a copy of the source outside and is made read-only", setReadOnly)),
+		when("follow the source outside", needsSourceOutside, followSourceOutside),
+		when("accounts of a copy", needsAccountsOfCopy, takeOverAccounts),
+		when("the copy does not receive", isCopyIdle, act("is the primary and stopped receiving from the source outside", startIO)),
 		when("make the primary writable", shouldMakeWritable, makePrimaryWritable),
 		when("label the primary", primaryNeedsLabel, act("is the primary and gets its label", labelAs(RolePrimary))),
 		forFirst("a replica receives from another", replicatesFromWrongSource, act("stops receiving from another than the primary", stopIO)),
@@ -170,15 +175,14 @@ func labelAs(role PodRole) func(int) Action {
 	return func(i int) Action { return SetRole{Index: i, Role: role} }
 }
 
-func isBeingDeleted(d *derivedFacts) bool    { return d.IsBeingDeleted }
-func isStopOverdue(d *derivedFacts) bool     { return d.IsStopOverdue }
-func hasLeftovers(d *derivedFacts) bool      { return d.HasLeftovers }
-func isOffline(d *derivedFacts) bool         { return d.Offline }
-func isRestoring(d *derivedFacts) bool       { return d.Restore.isOutstanding() }
-func isCopyOutstanding(d *derivedFacts) bool { return d.Source.isOutstanding() }
-func lacksPrimary(d *derivedFacts) bool      { return !d.hasPrimary() }
-func hasFailed(d *derivedFacts) bool         { return d.primaryFailed }
-func isPrimarySilent(d *derivedFacts) bool   { return !d.primary.Reachable }
+func isBeingDeleted(d *derivedFacts) bool  { return d.IsBeingDeleted }
+func isStopOverdue(d *derivedFacts) bool   { return d.IsStopOverdue }
+func hasLeftovers(d *derivedFacts) bool    { return d.HasLeftovers }
+func isOffline(d *derivedFacts) bool       { return d.Offline }
+func isRestoring(d *derivedFacts) bool     { return d.Restore.isOutstanding() }
+func lacksPrimary(d *derivedFacts) bool    { return !d.hasPrimary() }
+func hasFailed(d *derivedFacts) bool       { return d.primaryFailed }
+func isPrimarySilent(d *derivedFacts) bool { return !d.primary.Reachable }
 
 func waitForSecondMiss(d *derivedFacts, p *instanceFacts) Plan {
 	if d.primaryIsHeard {
@@ -219,7 +223,7 @@ type Plan struct {
 	Errant    []int
 	// RecordsDiscard says that the status is to name what the instances that are cloned anew will lose.
 	RecordsDiscard bool
-	// Stop replaces the record of the stop; SourceDone is to be written down.
+	// Stop replaces the record of the stop; SourceDone is to be written down once the effect has succeeded.
 	Stop       *StopRecord
 	SourceDone bool
 	// StartFindings are what a start would meet while clustering is stopped, and StartRefused says that it was refused.
@@ -318,6 +322,16 @@ type ConfigureReplica struct{ Index, Source int }
 // own session that nothing was executed or received there.
 type CloneFrom struct{ Index, Donor int }
 
+// FinishCopy runs what the user wants to be run in a copy of the source outside, without a trace in its binary log.
+type FinishCopy struct{ Index int }
+
+// TakeOverAccounts makes the accounts in a copy of the source outside, and gives those that came from there their own passwords, without
+// a trace in its binary log.
+type TakeOverAccounts struct{ Index int }
+
+// FollowOutside makes an instance follow the source outside, to which it does not acknowledge. It stays read-only.
+type FollowOutside struct{ Index int }
+
 // SetRole labels the pod. Before a label is added, clients' sessions that came under another are ended.
 type SetRole struct {
 	Index int
@@ -383,6 +397,9 @@ func (a RestartSQL) targets() []int        { return []int{a.Index} }
 func (a ConfigurePrimary) targets() []int  { return []int{a.Index} }
 func (a ConfigureReplica) targets() []int  { return []int{a.Index} }
 func (a CloneFrom) targets() []int         { return []int{a.Index} }
+func (a FinishCopy) targets() []int        { return []int{a.Index} }
+func (a FollowOutside) targets() []int     { return []int{a.Index} }
+func (a TakeOverAccounts) targets() []int  { return []int{a.Index} }
 func (a SetRole) targets() []int           { return []int{a.Index} }
 func (a ClearDemote) targets() []int       { return []int{a.Index} }
 func (a ClearReclone) targets() []int      { return []int{a.Index} }

@@ -195,6 +195,7 @@ func TestDecide(t *testing.T) {
 	}
 	nothing := Nothing{}
 	hidden := decision{"hide a replica with old data", SetRole{1, RoleNone}, StateDegraded}
+	copying := decision{"copying from outside", nothing, StateCloning}
 	settledAs := func(s ClusterState) decision { return decision{"settled", nothing, s} }
 	used := map[string]bool{}
 	for name, row := range map[string]struct {
@@ -360,8 +361,42 @@ func TestDecide(t *testing.T) {
 		"a lost status takes the instance that has most":                                 {healthyCluster(newCluster, withInstance(2, executed("0:1")), withInstance(1, executed("0:1-2"))), decision{"choose the first primary", PromoteInStatus{1, NoInstance}, StateIncomplete}},
 		"an instance that is written to without a primary and lacks something is closed": {healthyCluster(newCluster, withInstance(0, writable), withInstance(1, executed("1:1-2"))), decision{"a pretender", SetReadOnly{0}, StateIncomplete}},
 		"a copy from outside comes first":                                                {healthyCluster(newCluster, primaryChosen, copiedFromOutside), decision{"copy from outside", CloneFrom{0, NoInstance}, StateCloning}},
-		"a copy from outside is waited for":                                              {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, func(s *Instance) { s.Clone = Cloning })), decision{"copying from outside", nothing, StateCloning}},
-		"a copy from outside is noted when it is complete":                               {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("9:1-5"), func(s *Instance) { s.Clone = Cloned })), decision{"copied from outside", nothing, StateCloning}},
+		"a copy from outside is waited for":                                              {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, func(s *Instance) { s.Clone = Cloning })), copying},
+		"a copy from outside is noted when it is complete":                               {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("9:1-5"), func(s *Instance) { s.Clone = Cloned })), decision{"copied from outside", FinishCopy{0}, StateCloning}},
+		"one that follows outside already is no less a copy":                             {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("9:1-5"), followsOutside)), decision{"copied from outside", FinishCopy{0}, StateCloning}},
+		"data of its own are no copy":                                                    {healthyCluster(newCluster, primaryChosen, copiedFromOutside, withInstance(0, executed("0:1-5"))), copying},
+		"a copy waits for its Secret":                                                    {healthyCluster(newCluster, primaryChosen, copiedFromOutside, sourceUnknown), copying},
+		"a copy that failed is begun anew after a while":                                 {healthyCluster(newCluster, primaryChosen, copiedFromOutside, actionFailedBefore(0, refusalBackoff)), decision{"copy from outside", CloneFrom{0, NoInstance}, StateCloning}},
+		"a source that refused is not asked again at once":                               {healthyCluster(newCluster, primaryChosen, copiedFromOutside, actionFailedBefore(0, refusalBackoff-1)), copying},
+		"a stop begins no copy":                                                          {healthyCluster(newCluster, primaryChosen, copiedFromOutside, stopAsked), copying},
+		"a copy that follows is left alone":                                              {copyCluster(), settledAs(StateHealthy)},
+		"a copy is told to follow":                                                       {copyCluster(withInstance(0, withoutChannel)), decision{"follow the source outside", FollowOutside{0}, StateIncomplete}},
+		"a copy learns a new address or password":                                        {copyCluster(withInstance(0, func(s *Instance) { s.Channel.IsOutside = false })), decision{"follow the source outside", FollowOutside{0}, StateIncomplete}},
+		"a copy acknowledges to nobody":                                                  {copyCluster(withInstance(0, func(s *Instance) { s.SemiSync.Replica = true })), decision{"follow the source outside", FollowOutside{0}, StateIncomplete}},
+		"a copy whose Secret is lost follows on":                                         {copyCluster(sourceUnknown, withInstance(0, func(s *Instance) { s.Channel.IsOutside = false })), settledAs(StateDegraded)},
+		"a new primary of a copy stops receiving from the old one":                       {copyCluster(withInstance(0, replicatesFrom(1), notOutside)), decision{"the primary receives", StopIO{[]int{0}}, StateIncomplete}},
+		"a new primary of a copy applies before it follows":                              {copyCluster(withInstance(0, replicatesFrom(1), notOutside, ioStopped, withUnappliedRelayLog)), decision{"the primary applies", nothing, StateIncomplete}},
+		"a new primary of a copy follows":                                                {copyCluster(withInstance(0, replicatesFrom(1), notOutside, ioStopped)), decision{"follow the source outside", FollowOutside{0}, StateIncomplete}},
+		"what a copy has yet to apply keeps nobody waiting":                              {copyCluster(withInstance(0, withUnappliedRelayLog)), settledAs(StateHealthy)},
+		"a copy that stopped receiving starts":                                           {copyCluster(withInstance(0, ioStopped)), decision{"the copy does not receive", StartIO{0}, StateDegraded}},
+		"a copy that its source refused again is left alone":                             {copyCluster(withInstance(0, ioStopped, ioError(1236)), actionFailedBefore(0, refusalBackoff-1)), settledAs(StateDegraded)},
+		"a copy that does not reach its source is unhealthy":                             {copyCluster(withInstance(0, connecting)), settledAs(StateDegraded)},
+		"a copy that stopped applying starts":                                            {copyCluster(withInstance(0, sqlStopped)), decision{"the primary does not apply", RestartSQL{0}, StateDegraded}},
+		"a copy that cannot apply is unhealthy":                                          {copyCluster(withInstance(0, sqlFailed)), settledAs(StateDegraded)},
+		"a copy is not written to":                                                       {copyCluster(withInstance(0, writable)), decision{"a copy that can be written to", SetReadOnly{0}, StateIncomplete}},
+		"a replica that has more of the source outside is not errant":                    {copyCluster(withInstance(1, executed("9:1-7"))), settledAs(StateHealthy)},
+		"a replica of a copy that was written to is errant":                              {copyCluster(withInstance(1, executed("9:1-5,1:1"))), decision{"isolate an errant replica", StopIO{[]int{1}}, StateDegraded}},
+		"a replica of a copy need not acknowledge":                                       {copyCluster(withInstance(1, awaitsNobody)), settledAs(StateHealthy)},
+		"a copy that is asked to step down stops receiving":                              {copyCluster(withInstance(0, askedToStepDown)), decision{"begin a switchover of a copy", StopIO{[]int{0}}, StateHealthy}},
+		"a copy that steps down waits for its heir":                                      {copyCluster(withInstance(0, askedToStepDown, ioStopped, executed("9:1-6"))), decision{"the heir catches up", nothing, StateDegraded}},
+		"a copy steps down":                                                              {copyCluster(withInstance(0, askedToStepDown, ioStopped)), decision{"switch over", PromoteInStatus{1, 0}, StateDegraded}},
+		"a copy that gave up to step down receives again":                                {copyCluster(withInstance(0, askedToStepDown, ioStopped), switchoverGaveUp), decision{"the copy does not receive", StartIO{0}, StateDegraded}},
+		"a copy whose source changed its accounts gets them back":                        {copyCluster(withInstance(1, connecting, ioError(1045))), decision{"accounts of a copy", TakeOverAccounts{0}, StateDegraded}},
+		"a copy gets the accounts of today's list":                                       {copyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true })), decision{"accounts of a copy", TakeOverAccounts{0}, StateHealthy}},
+		"a copy fails over":                                                              {copyCluster(withInstance(0, podNotReady), withInstance(1, ioStopped), withInstance(2, ioStopped)), decision{"fail over", PromoteInStatus{1, 0}, StateFailed}},
+		"a copy whose field is removed stops receiving":                                  {copyCluster(onItsOwn), decision{"the primary receives", StopIO{[]int{0}}, StateIncomplete}},
+		"a copy whose field is removed applies the rest":                                 {copyCluster(onItsOwn, withInstance(0, ioStopped, withUnappliedRelayLog)), decision{"the primary applies", nothing, StateIncomplete}},
+		"a copy whose field is removed forgets its source":                               {copyCluster(onItsOwn, withInstance(0, ioStopped)), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
 		"a restore is left alone":                                                        {healthyCluster(func(o *Observed) { o.Restore.Wanted = true }, withInstance(0, readOnly)), decision{"restoring", nothing, StateRestoring}},
 		"a cluster that is offline is left alone":                                        {healthyCluster(func(o *Observed) { o.Offline = true }, withInstance(0, podNotReady)), decision{"offline", nothing, StateOffline}},
 
@@ -535,7 +570,28 @@ func singleInstance(o *Observed) {
 
 func primaryChosen(o *Observed)     { o.Primary = 0 }
 func copiedFromOutside(o *Observed) { o.Source.Wanted = true }
-func stopReached(o *Observed)       { o.Stop = &StopRecord{Since: o.Now} }
+func onItsOwn(o *Observed)          { o.Source.Wanted = false }
+func sourceUnknown(o *Observed)     { o.SourceProblem = "expected the Secret source, found none" }
+
+func notOutside(s *Instance) { s.Channel.IsOutside = false }
+
+func followsOutside(s *Instance) {
+	s.Channel = ReplicationChannel{Present: true, SourceHost: "outside", SourcePort: 3306, IsOutside: true, IO: Running, SQL: Running, HeardAgo: -1}
+}
+
+// copyCluster is a healthy cluster whose primary, instance 0, follows a source outside, changed.
+func copyCluster(changes ...func(*Observed)) Observed {
+	return healthyCluster(slices.Concat([]func(*Observed){func(o *Observed) {
+		o.Source = OneTimeOperation{Wanted: true, Done: true}
+		for i := range o.Instances {
+			o.Instances[i].Executed = parseTestSet("9:1-5")
+		}
+		readOnly(&o.Instances[0])
+		o.Instances[0].SemiSync = SemiSync{}
+		followsOutside(&o.Instances[0])
+	}}, changes)...)
+}
+func stopReached(o *Observed) { o.Stop = &StopRecord{Since: o.Now} }
 
 func TestConditions(t *testing.T) {
 	type reported struct{ Initialized, Available, Healthy, Active string }
@@ -686,7 +742,7 @@ func randomObserved(rng *rand.Rand) Observed {
 	}
 	o := Observed{
 		Now: modelTime(), Replicas: []int{0, 1, 2, 3, 5}[rng.IntN(5)], Offline: rarely(), StopAsked: rarely(), Primary: rng.IntN(5) - 1, ReclonesErrant: maybe(),
-		Source: OneTimeOperation{rarely(), rarely()}, Restore: OneTimeOperation{rarely(), rarely()}, History: History{when(), when(), when(), nil},
+		Source: OneTimeOperation{rarely(), maybe()}, SourceProblem: []string{"", "none"}[rng.IntN(2)], Restore: OneTimeOperation{rarely(), rarely()}, History: History{when(), when(), when(), nil},
 	}
 	if rarely() {
 		o.Stop = &StopRecord{Since: when()}
@@ -696,7 +752,7 @@ func randomObserved(rng *rand.Rand) Observed {
 	for i := range 5 {
 		s := Instance{
 			Host: host(i), Pod: PodFacts{!rarely(), maybe(), rarely(), rarely(), rarely(), []PodRole{RoleNone, RolePrimary, RoleReplica}[rng.IntN(3)]},
-			Stopped: rarely(), KnownErrant: rarely(), Reachable: !rarely(), Refused: rarely(), Pending: rarely(), PendingFor: time.Duration(rng.IntN(20)) * time.Second,
+			Stopped: rarely(), HasOldAccounts: rarely(), KnownErrant: rarely(), Reachable: !rarely(), Refused: rarely(), Pending: rarely(), PendingFor: time.Duration(rng.IntN(20)) * time.Second,
 			UUID: uuid(i), Connected: []string{uuid(rng.IntN(3)), uuid(rng.IntN(3))},
 			SemiSync: SemiSync{i == o.Primary, i != o.Primary, !rarely(), o.Replicas / 2, endlessTimeout, rng.IntN(8) / 7},
 			Clone:    []CloneState{NotCloned, NotCloned, NotCloned, Cloning, Cloned, CloneFailed}[rng.IntN(6)],
@@ -706,8 +762,11 @@ func randomObserved(rng *rand.Rand) Observed {
 		if text := texts[rng.IntN(len(texts))]; text != "" {
 			s.Executed = parseTestSet(text)
 		}
-		if i != o.Primary || rarely() {
-			s.Channel = ReplicationChannel{!rarely(), host(max(0, o.Primary)), rng.IntN(12) / 11, threads[rng.IntN(4)], threads[rng.IntN(4)], 1236 * (rng.IntN(12) / 11), 1062 * (rng.IntN(12) / 11), 0, s.ReadOnly, s.ReadOnly, time.Duration(rng.IntN(3)-1) * 2 * heardTimeout, s.Executed}
+		if i != o.Primary || rarely() || o.Source.Wanted {
+			s.Channel = ReplicationChannel{!rarely(), host(max(0, o.Primary)), rng.IntN(12) / 11, threads[rng.IntN(4)], threads[rng.IntN(4)], 1236 * (rng.IntN(12) / 11), 1062 * (rng.IntN(12) / 11), 0, s.ReadOnly, s.ReadOnly, maybe(), time.Duration(rng.IntN(3)-1) * 2 * heardTimeout, s.Executed}
+		}
+		if i == o.Primary && o.Source.Wanted && maybe() {
+			s.Channel.SourceHost = "outside"
 		}
 		o.Instances = append(o.Instances, s)
 		o.History.Instances = append(o.History.Instances, InstanceHistory{UnreachableSince: when(), Misses: rng.IntN(3), NotReplicatingSince: when(), StalledSince: when(), ConnectingSince: when()})

@@ -173,7 +173,7 @@ func (d *derivedFacts) compareWithPrimary() {
 		case !p.Reachable || d.primaryLostData || !i.Reachable:
 			i.IsErrant = i.KnownErrant
 		default:
-			i.Errant = i.Executed.Subtract(p.Executed).NotNumberedBy(p.UUID)
+			i.Errant = d.withoutOutside(i.Executed.Subtract(p.Executed).NotNumberedBy(p.UUID))
 			i.IsErrant = !i.Errant.IsEmpty()
 		}
 	}
@@ -186,6 +186,9 @@ func (d *derivedFacts) deriveReplication(i *instanceFacts) {
 	i.HasWrongSource = !c.Present || c.SourceHost != p.Host || c.SourcePort != p.Port
 	isSilent := c.IO == Running && !i.SemiSync.ReplicaActive && slices.Contains(p.Connected, i.UUID)
 	i.HasWrongSemiSync = !i.SemiSync.Replica || i.SemiSync.Source || isSilent
+	if d.staysReadOnly() { // Nobody awaits it.
+		i.HasWrongSemiSync = i.SemiSync.Source
+	}
 	i.MayFollow = !i.IsPrimary && p.Reachable && i.Reachable && !i.Stopped && i.SuperReadOnly && !i.IsErrant &&
 		i.SemiSync.Waiting == 0 && i.Clone != Cloning && !i.IsEmptyReplica && i.MissingPurged.IsEmpty()
 	i.FollowsPrimary = !i.IsPrimary && i.Reachable && !i.HasWrongSource && !i.HasWrongSemiSync && c.IO != Stopped && !i.IsErrant
@@ -204,6 +207,9 @@ func (d *derivedFacts) derivePrimary() {
 	}
 	awaitsReplicas := p.SemiSync.Source && p.SemiSync.WaitFor == d.awaitedAcks && p.SemiSync.Timeout >= endlessTimeout
 	d.primaryIsConfigured = !p.Channel.Present && (d.awaitedAcks == 0 || awaitsReplicas)
+	if d.staysReadOnly() {
+		d.primaryIsConfigured = receivesFromOutside(d) && (p.Channel.IsOutside || d.SourceProblem != "") && !p.SemiSync.Source && !p.SemiSync.Replica
+	}
 	d.commitsAreStalled = p.IsStalled
 	d.commitsAwaitNobody = p.IsStalled && (awaitsImpossibleAck(d) || awaitsMissingAcks(d) && d.count(triesInVain) >= d.requiredAcks)
 	d.primaryIsHeard = d.count(hearsPrimary) >= max(1, d.requiredAcks)
@@ -218,7 +224,7 @@ func (d *derivedFacts) derivePrimary() {
 
 func (d *derivedFacts) deriveSwitchover() {
 	p := d.primary
-	d.switchoverRequested = len(d.instances) > 1 && (p.Pod.Demote || p.Pod.Terminating) && !p.Stopped && !d.StopAsked && !d.staysReadOnly()
+	d.switchoverRequested = len(d.instances) > 1 && (p.Pod.Demote || p.Pod.Terminating) && !p.Stopped && !d.StopAsked
 	d.switchoverGaveUp = !d.History.GaveUpAt.IsZero() && d.Now.Sub(d.History.GaveUpAt) < switchoverRetryAfter
 	d.switchoverIsActive = d.switchoverRequested && p.Reachable && !d.switchoverGaveUp
 }

@@ -288,32 +288,6 @@ func waitForFirstPrimary(d *derivedFacts, _ *instanceFacts) Plan {
 	return Plan{Why: describeMissingPrimary(d), After: degradedInterval}
 }
 
-// isCopiedFromOutside reports whether the primary has become the copy that it should start as.
-func isCopiedFromOutside(d *derivedFacts) bool {
-	p := d.primary
-	return d.Source.isOutstanding() && p.Reachable && !p.Pending && !p.Executed.IsEmpty() && (p.Clone == Cloned || p.Clone == NotCloned)
-}
-
-func needsCopyFromOutside(d *derivedFacts) bool {
-	p := d.primary
-	return d.Source.isOutstanding() && !d.StopAsked && p.MayActNow && p.Held.IsEmpty() && p.Clone != Cloning
-}
-
-func recordCopyFromOutside(_ *derivedFacts, p *instanceFacts) Plan {
-	return Plan{
-		SourceDone: true, After: immediately, Why: "the copy from outside is complete",
-		Events: []decision.Event{normalEvent(EventInitCloned, fmt.Sprintf("Instance %d is a copy of the source outside", p.Index))},
-	}
-}
-
-func copyFromOutside(_ *derivedFacts, p *instanceFacts) Plan {
-	plan := Plan{Do: CloneFrom{Index: p.Index, Donor: NoInstance}, Why: fmt.Sprintf("instance %d becomes a copy of the source outside", p.Index)}
-	if p.Clone == CloneFailed {
-		plan.Events = []decision.Event{warningEvent(EventInitCloneFailed, "The copy of the source outside failed and is begun anew")}
-	}
-	return plan
-}
-
 // A switchover is: make the primary read-only; see a replica with everything; write it down. The way back is always
 // open: a primary that is read-only for no switchover is made writable.
 
@@ -336,10 +310,10 @@ func shouldBeginSwitchover(d *derivedFacts) bool {
 // findSwitchoverTarget returns the replica that has everything of a primary that is read-only.
 func findSwitchoverTarget(d *derivedFacts) *instanceFacts {
 	p := d.primary
-	if !d.switchoverIsActive || !p.IsReadOnly || p.SemiSync.Waiting > 0 {
+	if !d.switchoverIsActive || !p.IsReadOnly || p.SemiSync.Waiting > 0 || p.Channel.Present && p.Channel.IO != Stopped {
 		return nil
 	}
-	return d.findOldestSeries(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.Executed.Contains(p.Executed) })
+	return d.findOldestSeries(func(i *instanceFacts) bool { return mayBecomeCandidate(i) && i.Executed.Contains(p.Held) })
 }
 
 // awaitsSwitchoverTarget reports whether the primary is read-only while a replica is catching up.
@@ -408,7 +382,7 @@ func promoteSwitchoverTarget(d *derivedFacts, i *instanceFacts) Plan {
 // describeSwitchoverObstacle says why a switchover that is requested does not begin; it is empty if none is requested.
 func describeSwitchoverObstacle(d *derivedFacts) string {
 	switch {
-	case !d.switchoverRequested || d.primary.SuperReadOnly:
+	case !d.switchoverRequested || d.primary.SuperReadOnly && !d.staysReadOnly():
 		return ""
 	case d.switchoverGaveUp:
 		return fmt.Sprintf("the switchover from instance %d took too long and is tried again later", d.primary.Index)

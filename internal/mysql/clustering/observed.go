@@ -26,6 +26,8 @@ type Observed struct {
 	Offline bool
 	// Source is the copy from outside that the primary starts with; Restore is the backup that it starts with.
 	Source, Restore OneTimeOperation
+	// SourceProblem says why nothing can be asked of the source outside; empty if its Secret names one.
+	SourceProblem string
 	// Waits bound the patience with a primary that does not answer.
 	Waits FailoverWaits
 	// MaxDelay is how far behind a replica may be that clients read from; 0 is no limit.
@@ -201,6 +203,8 @@ type ReplicationChannel struct {
 	HasOldPassword bool
 	// IsVerified says that it takes nothing from a source without a certificate of the cluster's.
 	IsVerified bool
+	// IsOutside says that it leads to the source outside, as the Secret has that, with its password.
+	IsOutside bool
 	// HeardAgo is how long ago the source sent something last, a heartbeat at least; negative when that is not known.
 	HeardAgo time.Duration
 	// Retrieved is what the relay log holds or held.

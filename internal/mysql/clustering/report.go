@@ -102,7 +102,7 @@ func isInService(d *derivedFacts) bool {
 
 // isWell reports whether the Pod of an instance is ready and, unless it is the primary, it follows.
 func isWell(i *instanceFacts) bool {
-	return i.Pod.Ready && len(i.Weakened) == 0 && (i.IsPrimary || i.IsInSync)
+	return i.Pod.Ready && len(i.Weakened) == 0 && (i.IsInSync || i.IsPrimary && describeCopyProblem(i.cluster) == "")
 }
 
 // isComparable reports whether an instance should follow the primary and can be compared with it.
@@ -153,6 +153,8 @@ func describePrimarySymptom(d *derivedFacts) string {
 		return "is the primary and lacks transactions that replicas have"
 	case primaryHasBacklog(d) && p.Channel.SQLErrno != 0 && p.Channel.SQL == Stopped:
 		return fmt.Sprintf("is the primary and stopped applying its relay log with error %d", p.Channel.SQLErrno)
+	case d.staysReadOnly() && describeCopyProblem(d) != "":
+		return describeCopyProblem(d)
 	case !d.primaryIsConfigured:
 		return "is the primary and not configured yet"
 	case d.primaryMayHaveLostData && p.SuperReadOnly:
@@ -169,7 +171,7 @@ func describePrimarySymptom(d *derivedFacts) string {
 		return "is the primary; its clients wait for replicas that are empty, and a copy waits for its clients: they are about to be cut off"
 	case d.commitsAreStalled:
 		return "is the primary, and no commit gets through: its clients wait for replicas"
-	case d.count(acknowledges) < d.awaitedAcks:
+	case d.count(acknowledges) < d.awaitedAcks && !d.staysReadOnly():
 		return "is the primary and its clients wait for replicas"
 	default:
 		return ""
@@ -236,7 +238,7 @@ func abbreviateSet(s gtid.Set) string {
 func initialized(d *derivedFacts) decision.Condition {
 	switch {
 	case d.state == StateCloning:
-		return decision.False(string(d.state), "The primary is being copied from outside")
+		return decision.False(string(d.state), describeCopy(d))
 	case d.state == StateRestoring:
 		return decision.False(string(d.state), "The primary is being restored from a backup")
 	case !d.hasPrimary() && d.state != StateOffline:
@@ -268,9 +270,9 @@ func healthy(d *derivedFacts, plan Plan) decision.Condition {
 	case plan.Stop != nil:
 		return unknownWhileStopped(d)
 	case d.state == StateHealthy && len(d.instances) == 1:
-		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service; it has no replica", d.primary.Index))
+		return decision.True(string(d.state), fmt.Sprintf("The primary, instance %d, is in service; it has no replica", d.primary.Index)+describeFollowing(d))
 	case d.state == StateHealthy:
-		return decision.True(string(d.state), fmt.Sprintf("Every replica follows the primary, instance %d", d.primary.Index))
+		return decision.True(string(d.state), fmt.Sprintf("Every replica follows the primary, instance %d", d.primary.Index)+describeFollowing(d))
 	default:
 		return decision.False(string(d.state), describeProblems(d))
 	}

@@ -13,12 +13,15 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 )
 
-// usersFile has the statements that a new instance runs.
-const usersFile = "users.sql"
+// usersFile has the statements that a new instance runs, takeOverFile those of a copy of another server.
+const usersFile, takeOverFile = "users.sql", "take-over.sql"
 
-// buildClientSecret has a file for the program mysql for each account, and usersFile.
+// buildClientSecret has a file for the program mysql for each account, usersFile and takeOverFile.
 func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte) *unstructured.Unstructured {
-	files := map[string]any{usersFile: base64.StdEncoding.EncodeToString([]byte(buildUsersSQL(passwords)))}
+	files := map[string]any{
+		usersFile:    base64.StdEncoding.EncodeToString([]byte(buildUsersSQL(passwords))),
+		takeOverFile: base64.StdEncoding.EncodeToString([]byte(joinStatements(accounts.BuildTakeOverStatements(passwords, true)))),
+	}
 	for _, a := range accounts.ListAccounts() {
 		text := fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", a.Name, accounts.EscapePassword(passwords[a.PasswordKey]))
 		if accounts.NeedsTLS(a.Name) { // Else the program does without on a socket.
@@ -32,5 +35,7 @@ func buildClientSecret(c *mocov1beta2.MySQLCluster, passwords map[string][]byte)
 // buildUsersSQL creates the accounts, one statement a line, as --init-file demands.
 func buildUsersSQL(passwords map[string][]byte) string {
 	// After --initialize-insecure this user has no password.
-	return strings.Join(append(accounts.BuildStatements(passwords, true), "DROP USER 'root'@'localhost'"), ";\n") + ";\n"
+	return joinStatements(append(accounts.BuildStatements(passwords, true), "DROP USER 'root'@'localhost'"))
 }
+
+func joinStatements(statements []string) string { return strings.Join(statements, ";\n") + ";\n" }

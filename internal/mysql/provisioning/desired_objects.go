@@ -235,9 +235,13 @@ func hashInputs(in BuildInput) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := json.Marshal([]any{
+	all := []any{
 		in.Cluster.TLSSecretName(), spec.Collectors, exporter, pod.Labels, pod.Annotations, pod.Spec, overwrites, spec.ServerIDBase, spec.StartupWaitSeconds, spec.LogRotationSize, spec.InitializeTimezoneData, in.Settings,
-	})
+	}
+	if spec.SourceSecretName() != "" { // Others keep the hash that they had before Torpor knew of this.
+		all = append(all, "copy")
+	}
+	text, err := json.Marshal(all)
 	if err != nil {
 		return "", fmt.Errorf("read spec.podTemplate: %w", err)
 	}

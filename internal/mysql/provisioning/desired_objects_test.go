@@ -216,6 +216,8 @@ type testInstance struct {
 	volume  string
 	address string
 	ordinal int
+	// isCopy says that it makes its accounts at each start.
+	isCopy bool
 	// zones is the folder of time zones; empty for none.
 	zones string
 	// passwords by the keys of the cluster's Secret.
@@ -237,8 +239,10 @@ func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, pas
 	i.volume = filepath.Join(place.Dir, strconv.Itoa(ordinal))
 	testenv.ExpectNoError(t, os.Mkdir(i.volume, 0o700))
 	cnf, _ := BuildMyCnf(smallServerSettings(), ServerSizes{})
-	credentials := fmt.Sprintf("[client]\nuser=\"moco-agent\"\npassword=\"%s\"\n", accounts.EscapePassword(passwords["AGENT_PASSWORD"]))
-	for name, text := range map[string]string{"moco-agent-my.cnf": credentials, cnfFile: cnf, usersFile: buildUsersSQL(passwords), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
+	credentials := func(user string) string {
+		return fmt.Sprintf("[client]\nuser=\"%s\"\npassword=\"%s\"\n", user, accounts.EscapePassword(passwords[accounts.PasswordKeyOf(user)]))
+	}
+	for name, text := range map[string]string{"moco-agent-my.cnf": credentials("moco-agent"), "moco-admin-my.cnf": credentials("moco-admin"), cnfFile: cnf, usersFile: buildUsersSQL(passwords), takeOverFile: joinStatements(accounts.BuildTakeOverStatements(passwords, true)), initFile: initScript, serverFile: serverScript, probeFile: probeScript} {
 		testenv.ExpectNoError(t, os.WriteFile(filepath.Join(i.volume, name), []byte(text), 0o600))
 	}
 	mysqld.WriteCertificates(t, i.volume, i.address)
@@ -246,7 +250,12 @@ func newTestInstance(t *testing.T, place mysqld.ServerPrograms, ordinal int, pas
 }
 
 func (i *testInstance) environment() []string {
+	accountsFile := ""
+	if i.isCopy {
+		accountsFile = filepath.Join(i.volume, takeOverFile)
+	}
 	return []string{
+		"MOCO_ACCOUNTS=" + accountsFile,
 		"MOCO_MYSQLD=" + strings.Join(i.place.Command, " "), "MOCO_CONFIG=" + filepath.Join(i.volume, cnfFile),
 		"MOCO_VOLUME=" + i.volume, "MOCO_USERS=" + filepath.Join(i.volume, usersFile),
 		"MOCO_POD_NAME=moco-test-" + strconv.Itoa(i.ordinal), "MOCO_POD_IP=" + i.address, "MOCO_SUBDOMAIN=moco-test.default.svc",
@@ -584,4 +593,68 @@ func TestScripts(t *testing.T) {
 			t.Error("a server has left its pid file")
 		}
 	}
+}
+
+// TestCopyMakesItsAccountsAnew clones a server with other passwords into an instance by the scripts of a Pod, and then changes an account in it,
+// as a source outside does.
+func TestCopyMakesItsAccountsAnew(t *testing.T) {
+	place := mysqld.FindServerPrograms(t)
+	passwordsOf := func(whose string) map[string][]byte {
+		passwords := map[string][]byte{}
+		for n, a := range accounts.ListAccounts() {
+			passwords[a.PasswordKey] = fmt.Appendf(nil, `%s "%d" \ here`, whose, n)
+		}
+		return passwords
+	}
+	source, instance := newTestInstance(t, place, 0, passwordsOf("its")), newTestInstance(t, place, 1, passwordsOf("our"))
+	instance.isCopy = true
+	source.initialise(t)
+	instance.initialise(t)
+	source.startServer(t)
+	there := source.openDB(t, "moco-admin", string(source.passwords["ADMIN_PASSWORD"]), adminPort)
+	source.waitUp(t, there)
+	execStatements(t, there, "SET GLOBAL super_read_only=0", "SET GLOBAL read_only=0", "CREATE DATABASE app", "ALTER USER 'moco-agent'@'%' ACCOUNT LOCK",
+		"ALTER USER 'moco-repl'@'%' IDENTIFIED BY 'other' RETAIN CURRENT PASSWORD", "DROP USER 'moco-backup'@'%'")
+
+	run := instance.startServer(t)
+	here := instance.openDB(t, "moco-admin", string(instance.passwords["ADMIN_PASSWORD"]), adminPort)
+	instance.waitUp(t, here)
+	testenv.ExpectEqual(t, "transactions of a new server", "", queryText(t, here, "SELECT @@gtid_executed"))
+	execStatements(t, here, "SET GLOBAL super_read_only=0", fmt.Sprintf("SET GLOBAL clone_valid_donor_list='%s:%d'", source.address, adminPort),
+		fmt.Sprintf("CLONE INSTANCE FROM 'moco-clone-donor'@'%s':%d IDENTIFIED BY '%s' REQUIRE SSL", source.address, adminPort, accounts.EscapePassword(source.passwords["CLONE_DONOR_PASSWORD"])))
+	testenv.Eventually(t, "the copy lets its owner in", func() error {
+		var name string
+		if err := here.QueryRowContext(t.Context(), "SELECT schema_name FROM information_schema.schemata WHERE schema_name = 'app'").Scan(&name); err != nil {
+			return fmt.Errorf("ask: %w", err)
+		}
+		return nil
+	})
+	testenv.ExpectEqual(t, "transactions of the copy", queryText(t, there, "SELECT @@gtid_executed"), queryText(t, here, "SELECT @@gtid_executed"))
+	testenv.ExpectEqual(t, "the copy is read-only", "1", queryText(t, here, "SELECT @@super_read_only"))
+	for _, a := range accounts.ListAccounts() {
+		if err := instance.openDB(t, a.Name, string(instance.passwords[a.PasswordKey]), mysqlPort).PingContext(t.Context()); err != nil {
+			t.Errorf("%s with its own password: %v", a.Name, err)
+		}
+		for _, other := range []string{string(source.passwords[a.PasswordKey]), "other"} {
+			if err := instance.openDB(t, a.Name, other, mysqlPort).PingContext(t.Context()); err == nil {
+				t.Errorf("%s comes in with a password of the source", a.Name)
+			}
+		}
+	}
+
+	isAlive := func() error {
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", filepath.Join(instance.volume, probeFile), "alive")
+		cmd.Env = instance.environment()
+		out, err := cmd.CombinedOutput()
+		return errors.Join(err, testenv.ErrorIf(err != nil, "%s", out))
+	}
+	testenv.ExpectNoError(t, isAlive())
+	execStatements(t, here, "SET GLOBAL super_read_only=0", "ALTER USER 'moco-admin'@'%' IDENTIFIED BY 'changed at the source'", "SET GLOBAL super_read_only=1")
+	if err := isAlive(); err == nil {
+		t.Error("expected a copy that lets its owner in no more not to be alive")
+	}
+	run.Stop(t)
+	instance.startServer(t)
+	instance.waitUp(t, here)
+	testenv.ExpectNoError(t, isAlive())
 }

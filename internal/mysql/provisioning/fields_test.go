@@ -45,7 +45,7 @@ func fieldUses() map[string]fieldUse {
 		// There is no such container.
 		"disableSlowQueryLogContainer": {},
 		"agentUseLocalhost":            named(true), "collectors": builds([]any{"x"}), "logRotationSchedule": named("@daily"),
-		"maxDelaySecondsForPodDeletion": read("../../config/features/mysql", ".maxDelaySecondsForPodDeletion"), "replicationSourceSecretName": named("x"), "slowQueryLogConfigTmpl": named("x"),
+		"maxDelaySecondsForPodDeletion": read("../../config/features/mysql", ".maxDelaySecondsForPodDeletion"), "replicationSourceSecretName": builds("x"), "slowQueryLogConfigTmpl": named("x"),
 		"podTemplate.metadata.name": named("x"), "restore.jobConfig.threads": named(int64(8)),
 	}
 	for _, service := range []string{"primaryServiceTemplate", "replicaServiceTemplate"} {

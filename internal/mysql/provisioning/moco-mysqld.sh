@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs the MySQL server, and again when it ends with 16: that is how it asks for it after a CLONE, which it does only
 # under a parent that MYSQLD_PARENT_PID names. Meanwhile it keeps the slow and the general log at two files each of MOCO_LOG_SIZE bytes
-# and what ten seconds add; the error log is the container's. Arguments are further options of mysqld. Only sh, mysqld, mysql, mv, rm,
-# sleep and wc are needed.
+# and what ten seconds add; the error log is the container's. Each time the server first runs the statements of the file MOCO_ACCOUNTS, if
+# that names one: a copy of another server has that one's accounts. Arguments are further options of mysqld. Only sh, mysqld, mysql, mv,
+# rm, sleep and wc are needed.
 set -u
 config=${MOCO_CONFIG:-/etc/mysql/my.cnf}
 server_id=$((MOCO_SERVER_ID_BASE + ${MOCO_POD_NAME##*-}))
@@ -41,7 +42,7 @@ rotation=$!
 
 while [ -z "$ending" ]; do
   ${MOCO_MYSQLD:-mysqld} --defaults-file="$config" --server-id="$server_id" --admin-address="$MOCO_POD_IP" \
-    --report-host="$MOCO_POD_NAME.$MOCO_SUBDOMAIN" "$@" &
+    --report-host="$MOCO_POD_NAME.$MOCO_SUBDOMAIN" ${MOCO_ACCOUNTS:+--init-file="$MOCO_ACCOUNTS"} "$@" &
   child=$!
   # A signal may have come before there was anybody to tell.
   [ -z "$ending" ] || kill -TERM "$child"

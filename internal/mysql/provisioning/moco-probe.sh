@@ -2,10 +2,18 @@
 # Asks the server how it is, for the kubelet: "alive" whether it answers, since a hung server keeps its port open, and "ready"
 # whether it is also no replica whose replication has stopped. It comes in where clients cannot crowd it out, and without TLS, which
 # costs more than the question and protects nothing inside the Pod. exec lets the kubelet's timeout end the program itself.
+# A copy of another server gets that one's accounts, and changes of them. One into which Torpor cannot log in any more is not alive: at its
+# next start it makes its accounts anew.
 set -u
+ask() {
+  account=$1 tls=$2
+  shift 2
+  "$@" ${MOCO_MYSQL:-mysql} --defaults-file="${MOCO_CREDENTIALS:-/mysql-credentials}/$account-my.cnf" --protocol=tcp \
+    --host="$MOCO_POD_IP" --port=33062 --connect-timeout=9 --ssl-mode="$tls" --get-server-public-key -Nse "$question"
+}
 question="DO 1"
 [ "$1" = ready ] && question="SELECT UUID_TO_BIN(IF(COUNT(*) = 0, UUID(), 'a replication thread is stopped')) IS NULL
   FROM performance_schema.replication_connection_status c JOIN performance_schema.replication_applier_status a USING (channel_name)
   WHERE c.channel_name = '' AND (c.service_state = 'OFF' OR a.service_state = 'OFF')"
-exec ${MOCO_MYSQL:-mysql} --defaults-file="${MOCO_CREDENTIALS:-/mysql-credentials}/moco-agent-my.cnf" --protocol=tcp \
-  --host="$MOCO_POD_IP" --port=33062 --connect-timeout=9 --ssl-mode=DISABLED --get-server-public-key -Nse "$question"
+[ "$1" = ready ] || [ -z "${MOCO_ACCOUNTS:-}" ] || ask moco-admin REQUIRED command || exit
+ask moco-agent DISABLED exec

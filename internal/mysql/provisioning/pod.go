@@ -23,6 +23,8 @@ const (
 	exporterPort                   = 9104
 	// usersVolume has usersFile; only the init container sees it.
 	usersVolume, usersFolder = "moco-users", "/moco-users"
+	// takeOverVolume has takeOverFile. Only the server of a copy of another server has it.
+	takeOverVolume, takeOverFolder = "moco-take-over", "/moco-take-over"
 	// gracePeriodSeconds is how long a server may take to end, in seconds.
 	gracePeriodSeconds = 300
 	// preStopSeconds is how long a Pod that is deleted goes on, in seconds, so that a primary can hand over in peace.
@@ -138,18 +140,24 @@ func containerOverwrites(c *mocov1beta2.MySQLCluster, name string) (map[string]a
 func completeServerContainer(c *mocov1beta2.MySQLCluster, server map[string]any) {
 	server["command"] = []any{"/bin/sh", configFolder + "/" + serverFile}
 	env, _ := server["env"].([]any)
-	server["env"] = slices.Concat(env, []any{
+	env = slices.Concat(env, []any{
 		envFromField("MOCO_POD_NAME", "metadata.name"), envFromField("MOCO_POD_IP", "status.podIP"),
 		map[string]any{"name": "MOCO_SUBDOMAIN", "value": fmt.Sprintf("%s.%s.svc", c.ChildName(), c.Namespace)},
 		map[string]any{"name": "MOCO_SERVER_ID_BASE", "value": fmt.Sprint(c.Spec.ServerIDBase)},
 		map[string]any{"name": "MOCO_LOG_SIZE", "value": fmt.Sprint(cmp.Or(c.Spec.LogRotationSize, defaultLogSize))},
 	})
+	var takeOver []any
+	if c.Spec.SourceSecretName() != "" {
+		env = append(env, map[string]any{"name": "MOCO_ACCOUNTS", "value": takeOverFolder + "/" + takeOverFile})
+		takeOver = []any{volumeMount(takeOverVolume, takeOverFolder)}
+	}
+	server["env"] = env
 	ports, _ := server["ports"].([]any)
 	server["ports"] = slices.Concat(ports, []any{
 		containerPort("mysql", mysqlPort), containerPort("mysqlx", mysqlxPort), containerPort("mysql-admin", adminPort),
 	})
 	volumeMounts, _ := server["volumeMounts"].([]any)
-	server["volumeMounts"] = slices.Concat(volumeMounts, sharedMounts(), []any{volumeMount("my-cnf-secret", "/mysql-credentials")})
+	server["volumeMounts"] = slices.Concat(volumeMounts, sharedMounts(), []any{volumeMount("my-cnf-secret", "/mysql-credentials")}, takeOver)
 	setMissing(server, map[string]any{
 		"securityContext": restrictedSecurityContext(),
 		"lifecycle":       map[string]any{"preStop": map[string]any{"sleep": map[string]any{"seconds": int64(preStopSeconds)}}},
@@ -214,6 +222,9 @@ func podVolumes(c *mocov1beta2.MySQLCluster, config string) []any {
 		secretVolume("my-cnf-secret", c.ClientSecretName(), clients),
 		secretVolume(mocov1beta2.TLSVolume, c.TLSSecretName(), files),
 		secretVolume(usersVolume, c.ClientSecretName(), []any{map[string]any{"key": usersFile, "path": usersFile}}),
+	}
+	if c.Spec.SourceSecretName() != "" {
+		volumes = append(volumes, secretVolume(takeOverVolume, c.ClientSecretName(), []any{map[string]any{"key": takeOverFile, "path": takeOverFile}}))
 	}
 	if len(c.Spec.Collectors) > 0 {
 		file := accounts.ClientFileOf(accounts.ExporterUser)

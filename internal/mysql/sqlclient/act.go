@@ -5,6 +5,7 @@ package sqlclient
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,6 +173,7 @@ func (s SemiSync) awaitReplicasStatements(waitFor int) []string {
 // ReplicationSource is what a replica receives from.
 type ReplicationSource struct {
 	Host string
+	Port int
 	As   Account
 	// IsAcknowledged says that semi-sync is on, as it must be inside the cluster, and off for a source outside.
 	IsAcknowledged bool
@@ -179,7 +181,8 @@ type ReplicationSource struct {
 	IsVerified bool
 }
 
-// FollowSource makes the server a replica of a source. Only another source is changed: that drops the relay log.
+// FollowSource makes the server a replica of a source. Only another source is changed: that drops the relay log. A source outside gets
+// no acknowledgement, and its password may have been changed.
 func (s *Server) FollowSource(ctx context.Context, like SemiSync, from ReplicationSource) error {
 	source, replica := like.variablePrefixes()
 	flag := map[bool]string{true: " = on", false: " = off"}[from.IsAcknowledged]
@@ -187,14 +190,17 @@ func (s *Server) FollowSource(ctx context.Context, like SemiSync, from Replicati
 		return err
 	}
 	follows, err := s.queryBool(ctx, `select count(*) = 1 from performance_schema.replication_connection_configuration
-		where channel_name = '' and host = ? and port = ? and user = ? and auto_position = '1'`, from.Host, Port, from.As.Name)
+		where channel_name = '' and host = ? and port = ? and user = ? and auto_position = '1'`, from.Host, from.Port, from.As.Name)
 	if err != nil {
 		return fmt.Errorf("read the source: %w", err)
 	}
-	if !follows {
+	switch {
+	case !follows:
 		err = s.changeSource(ctx, from.IsVerified, `source_host = ?, source_port = ?, source_user = ?, source_password = ?,
 			source_auto_position = 1, get_source_public_key = 1, source_connect_retry = 1, source_heartbeat_period = 0.5, source_retry_count = 1000000000`,
-			from.Host, Port, from.As.Name, from.As.Password)
+			from.Host, from.Port, from.As.Name, from.As.Password)
+	case !from.IsAcknowledged:
+		err = s.changeSource(ctx, false, "source_password = ?", from.As.Password)
 	}
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", from.Host, err)
@@ -262,7 +268,7 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 	if !empty {
 		return errors.New("clone: expected an empty server, found transactions in it")
 	}
-	donor := net.JoinHostPort(from.Host, strconv.Itoa(AdminPort))
+	donor := net.JoinHostPort(from.Host, strconv.Itoa(from.Port))
 	if err := s.execStatement(ctx, "set global clone_valid_donor_list = ?", donor); err != nil {
 		return fmt.Errorf("allow the donor: %w", err)
 	}
@@ -278,11 +284,34 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 		clone += " require ssl"
 	}
 	// It carries no mark: the server tells that it is being cloned in another way.
-	_, err = s.db.ExecContext(ctx, clone, from.As.Name, from.Host, AdminPort, from.As.Password)
+	_, err = s.db.ExecContext(ctx, clone, from.As.Name, from.Host, from.Port, from.As.Password)
 	if err == nil || errorNumber(err) == errServerRestart || errorNumber(err) == errShutdown {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("clone from %s: %w", from.Host, err), s.SetReadOnly(ctx))
+}
+
+// RunUnlogged runs statements, divided by semicolons, in a server that is read-only before and after, and leaves no trace of them in its
+// binary log. They are not part of an error: they may hold passwords.
+func (s *Server) RunUnlogged(ctx context.Context, statements string) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("run statements: %w", err)
+	}
+	// The session does not go back to the pool, because what it does is not logged.
+	defer func() { _ = conn.Raw(func(any) error { return driver.ErrBadConn }) }()
+	for _, before := range []string{"set sql_log_bin = 0", "set global super_read_only = off"} {
+		if err := execMarked(ctx, conn, before); err != nil {
+			return fmt.Errorf("run statements: %s: %w", before, err)
+		}
+	}
+	_, err = conn.ExecContext(ctx, statements)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+	defer cancel()
+	if err != nil {
+		return errors.Join(fmt.Errorf("run statements: %w", err), s.SetReadOnly(late))
+	}
+	return s.SetReadOnly(late)
 }
 
 func (s *Server) execAll(ctx context.Context, what string, statements []string) error {
@@ -360,7 +389,7 @@ func buildReadStatement(variables []string) string {
  (select json_arrayagg(convert(v.variable_value using utf8mb4)) from performance_schema.user_variables_by_thread v
   join performance_schema.threads t on t.thread_id = v.thread_id
   where t.processlist_command like 'Binlog Dump%' and v.variable_name = 'replica_uuid'),
- (select json_object('host', c.host, 'port', c.port, 'uuid', s.source_uuid, 'auto', c.auto_position,
+ (select json_object('host', c.host, 'port', c.port, 'user', c.user, 'uuid', s.source_uuid, 'auto', c.auto_position,
    'verified', if(c.ssl_allowed = 'YES' and c.ssl_verify_server_certificate = 'YES' and c.ssl_ca_file = @@global.ssl_ca, 'YES', ''), 'io', s.service_state,
    'retrieved', s.received_transaction_set, 'ioerrno', s.last_error_number, 'sql', a.service_state,
    'password', (select sha2(m.user_password, 256) from mysql.slave_master_info m where m.channel_name = ''),
@@ -544,17 +573,17 @@ func (s SemiSync) variablePrefixes() (source, replica string) {
 
 func parseReplication(channel string) (*ReplicationFacts, error) {
 	var raw struct {
-		Host, UUID, Auto, IO, Retrieved, SQL string
-		Port                                 int
-		Verified, Password                   string
-		IOErrno, SQLErrno                    int
-		Lag, Heard                           *int64
+		Host, User, UUID, Auto, IO, Retrieved, SQL string
+		Port                                       int
+		Verified, Password                         string
+		IOErrno, SQLErrno                          int
+		Lag, Heard                                 *int64
 	}
 	if err := json.Unmarshal([]byte(channel), &raw); err != nil {
 		return nil, fmt.Errorf("read the replication channel: %w", err)
 	}
 	r := &ReplicationFacts{
-		SourceHost: raw.Host, SourcePort: raw.Port, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1", IsVerified: raw.Verified == "YES", PasswordHash: raw.Password,
+		SourceHost: raw.Host, SourcePort: raw.Port, SourceUser: raw.User, SourceUUID: raw.UUID, AutoPosition: raw.Auto == "1", IsVerified: raw.Verified == "YES", PasswordHash: raw.Password,
 		Retrieved: removeLineBreaks(raw.Retrieved), IOErrno: raw.IOErrno, SQLErrno: raw.SQLErrno,
 		HeardAgo: -1, IO: raw.IO == "ON", Connecting: raw.IO == "CONNECTING", SQL: raw.SQL == "ON",
 	}

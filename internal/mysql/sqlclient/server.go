@@ -250,9 +250,9 @@ type SemiSync struct {
 
 // ReplicationFacts is the state of the channel from the source.
 type ReplicationFacts struct {
-	SourceHost, SourceUUID string
-	SourcePort             int
-	AutoPosition           bool
+	SourceHost, SourceUser, SourceUUID string
+	SourcePort                         int
+	AutoPosition                       bool
 	// PasswordHash is the SHA-256 of the password with which it logs in.
 	PasswordHash string
 	// IsVerified says that it replicates by TLS only, and only from a server with a certificate of its own authority.

@@ -70,7 +70,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 	// Nobody has acknowledged yet: these wait until replicas have come.
 	wrote := make(chan error, 1)
 	for i := 1; i < 3; i++ {
-		failOnError(t, servers[i].CloneFrom(ctx, ReplicationSource{Host: machines[0].Address, As: donorAccount(), IsVerified: true}))
+		failOnError(t, servers[i].CloneFrom(ctx, ReplicationSource{Host: machines[0].Address, Port: AdminPort, As: donorAccount(), IsVerified: true}))
 		machines[i].WaitUntilReady(t)
 		testenv.Eventually(t, "the clone is complete", func() error {
 			f, err := servers[i].ReadFacts(ctx)
@@ -79,7 +79,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 			}
 			return testenv.ErrorIf(f.Clone != "Completed" || !f.SuperReadOnly, "found %+v", f)
 		})
-		failOnError(t, servers[i].FollowSource(ctx, born.SemiSync, ReplicationSource{machines[0].Address, replicationAccount(), true, true}))
+		failOnError(t, servers[i].FollowSource(ctx, born.SemiSync, ReplicationSource{machines[0].Address, Port, replicationAccount(), true, true}))
 	}
 	go func() { wrote <- servers[0].execStatement(ctx, "create database app") }()
 	failOnError(t, <-wrote)
@@ -215,7 +215,7 @@ func TestCloneThatWasKilledHasFailed(t *testing.T) {
 		failOnError(t, donor.execStatement(ctx, statement))
 	}
 	failOnError(t, recipient.execStatement(ctx, "set global clone_max_data_bandwidth = 1"))
-	from := ReplicationSource{Host: machines[0].Address, As: donorAccount(), IsVerified: true}
+	from := ReplicationSource{Host: machines[0].Address, Port: AdminPort, As: donorAccount(), IsVerified: true}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -89,6 +89,11 @@ func (b *Installation) StartServer(t testing.TB) *Server {
 	s.mountVolume(t, b.VolumeMegabytes)
 	s.copyTemplate(t)
 	options := strings.ReplaceAll(strings.Join(CertificateOptions(b.dir), "\n"), "--", "")
+	if b.TakesOverCopies {
+		file := filepath.Join(s.dir, "take-over.sql")
+		writeFile(t, file, strings.Join(accounts.BuildTakeOverStatements(ProductPasswords(), true), ";\n")+";\n")
+		options += "\ninit_file=" + file
+	}
 	writeFile(t, filepath.Join(s.dir, "my.cnf"), b.buildConfig(s.dataDir(), s.Address, b.servers)+options+"\n")
 	s.StartAndWait(t)
 	return s
@@ -308,6 +313,8 @@ type Installation struct {
 	network  string // the first three bytes of the servers' addresses, for example 127.30.4
 	servers  int
 	hosts    []string // of the certificates
+	// TakesOverCopies lets further servers make the product's accounts at each start, as those of a copy of another server do.
+	TakesOverCopies bool
 	// VolumeMegabytes is the size of each further server's own volume; 0 leaves them without a volume that could be full.
 	VolumeMegabytes int
 }

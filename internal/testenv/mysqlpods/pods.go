@@ -68,6 +68,8 @@ type ClusterOptions struct {
 	IsLinked bool
 	// VolumeMegabytes is the size of the instances' volumes; 0 is without a volume that could be full.
 	VolumeMegabytes int
+	// TakesOverCopies lets the instances make the product's accounts at each start.
+	TakesOverCopies bool
 	// LaterPods is how many servers more wait for ScaleTo to make their Pods.
 	LaterPods int
 }
@@ -77,7 +79,7 @@ func StartCluster(t testing.TB, hub *testenv.Environment, size int, options Clus
 	t.Helper()
 	c := &PodCluster{Env: hub, Name: types.NamespacedName{Namespace: hub.CreateNamespace(t), Name: "test"}, pods: make([]*corev1.Pod, size+options.LaterPods)}
 	bed := mysqld.NewInstallation(t, mysqld.ProductUsers()+users, fmt.Sprintf("*.moco-%s.%s.svc", c.Name.Name, c.Name.Namespace))
-	bed.VolumeMegabytes = options.VolumeMegabytes
+	bed.VolumeMegabytes, bed.TakesOverCopies = options.VolumeMegabytes, options.TakesOverCopies
 	c.Installation = bed
 	for range c.pods {
 		c.Servers = append(c.Servers, bed.StartServer(t))

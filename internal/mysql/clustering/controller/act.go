@@ -29,9 +29,6 @@ const (
 	keyAction   = "action"
 )
 
-// errNoSource is returned until clusters can be copied from outside.
-var errNoSource = errors.New("a copy from outside is not supported; remove spec.replicationSourceSecretName")
-
 // errNoPassword is returned for accounts that cannot be made yet.
 var errNoPassword = errors.New("the cluster's Secret lacks passwords")
 
@@ -102,6 +99,12 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 		return seen.configureReplica(ctx, do)
 	case clustering.CloneFrom:
 		return seen.cloneFrom(ctx, do)
+	case clustering.FinishCopy:
+		return seen.finishCopy(ctx, do)
+	case clustering.FollowOutside:
+		return seen.followOutside(ctx, do)
+	case clustering.TakeOverAccounts:
+		return seen.takeOverAccounts(ctx, do)
 	case clustering.RestoreDurability:
 		return seen.restoreDurability(ctx, do)
 	case clustering.RenewChannel:
@@ -136,7 +139,8 @@ func (c Controller) writeObjects(ctx context.Context, seen *observation, do clus
 	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers, clustering.KillConnections, clustering.CancelPending,
 		clustering.StopIO, clustering.StartIO, clustering.SetReadOnly, clustering.MakeWritable, clustering.RestartSQL, clustering.ConfigurePrimary,
 		clustering.ConfigureReplica, clustering.CloneFrom, clustering.RestoreDurability, clustering.RenewChannel, clustering.ReloadCertificate,
-		clustering.RenewAccounts, clustering.RetainPasswords, clustering.DiscardPasswords, clustering.DiscardData:
+		clustering.RenewAccounts, clustering.RetainPasswords, clustering.DiscardPasswords, clustering.DiscardData, clustering.FinishCopy, clustering.FollowOutside,
+		clustering.TakeOverAccounts:
 	}
 	return nil
 }
@@ -259,27 +263,37 @@ func (s *observation) renewChannel(ctx context.Context, do clustering.RenewChann
 func (s *observation) sourceOf(i, source int, user string) (sqlclient.ReplicationSource, error) {
 	password, err := s.password(user)
 	return sqlclient.ReplicationSource{
-		Host: s.Instances[source].Host, As: sqlclient.Account{Name: user, Password: password}, IsAcknowledged: true,
+		Host: s.Instances[source].Host, Port: sqlclient.Port, As: sqlclient.Account{Name: user, Password: password}, IsAcknowledged: true,
 		IsVerified: s.Instances[i].HasCertificate && s.Instances[source].HasCertificate,
 	}, err
 }
 
 // renewAccounts makes the accounts that are missing, and gives the others the rights of today's list.
 func (s *observation) renewAccounts(ctx context.Context, do clustering.RenewAccounts) error {
-	secret, err := s.readSecret()
+	passwords, err := s.allPasswords()
 	if err != nil {
 		return err
-	}
-	passwords := secret.Data
-	if missing := accounts.MissingPasswordKeys(passwords); len(missing) > 0 {
-		return fmt.Errorf("%w: %v", errNoPassword, missing)
 	}
 	return s.changeAccounts(ctx, do, do.Index, accounts.BuildStatements(passwords, s.requiresTLS)...)
 }
 
+// allPasswords are those of every account.
+func (s *observation) allPasswords() (map[string][]byte, error) {
+	secret, err := s.readSecret()
+	if err != nil {
+		return nil, err
+	}
+	if missing := accounts.MissingPasswordKeys(secret.Data); len(missing) > 0 {
+		return nil, fmt.Errorf("%w: %v", errNoPassword, missing)
+	}
+	return secret.Data, nil
+}
+
 func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) error {
 	if do.Donor == clustering.NoInstance {
-		return errNoSource
+		return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error {
+			return server.CloneFrom(ctx, s.outsideSource())
+		})
 	}
 	from, err := s.sourceOf(do.Index, do.Donor, accounts.DonorUser)
 	if err != nil {
@@ -288,7 +302,7 @@ func (s *observation) cloneFrom(ctx context.Context, do clustering.CloneFrom) er
 	if s.conns[do.Donor] == nil {
 		return errNoConnection
 	}
-	from.Host = s.conns[do.Donor].address
+	from.Host, from.Port = s.conns[do.Donor].address, sqlclient.AdminPort
 	return s.runAction(ctx, do.Index, do, func(ctx context.Context, server *sqlclient.Server) error { return server.CloneFrom(ctx, from) })
 }
 
@@ -334,7 +348,7 @@ func (c Controller) patchPod(ctx context.Context, seen *observation, i int, fiel
 // describeError says what went wrong in words that are stable and free of secrets.
 func describeError(err error) string {
 	switch {
-	case errors.Is(err, errBusy), errors.Is(err, errNoConnection), errors.Is(err, errClosed), errors.Is(err, errNoSource), errors.Is(err, errNoPassword):
+	case errors.Is(err, errBusy), errors.Is(err, errNoConnection), errors.Is(err, errClosed), errors.Is(err, errNoPassword):
 		return err.Error()
 	case k8serrors.ReasonForError(err) != "":
 		return "the API server answered " + string(k8serrors.ReasonForError(err))

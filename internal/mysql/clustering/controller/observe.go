@@ -48,6 +48,8 @@ type observation struct {
 	facts        []sqlclient.ServerFacts
 	// readSecret reads the cluster's passwords, once in a pass.
 	readSecret func() (*corev1.Secret, error)
+	// outside is the server outside that the cluster copies and follows; empty without one, and while nobody knows it.
+	outside clustering.OutsideSource
 	// channelPassword is the hash of the password that channels should have; empty while no rotation is asked for.
 	channelPassword string
 	// requiresTLS says that every server has a certificate, so that nobody may log in without TLS who can.
@@ -79,6 +81,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 		return nil, reconcile.ErrStale
 	}
 	c.observeRotation(ctx, seen)
+	c.observeSource(ctx, seen)
 	c.connect(ctx, seen)
 	c.observeServers(ctx, seen)
 	if seen.isRotationUnread.Load() {
@@ -195,6 +198,7 @@ func (s *observation) observeServer(ctx context.Context, i int, now time.Time) {
 	if err == nil {
 		err = setServerFacts(&s.Instances[i], facts)
 		s.Instances[i].CertificateIsAging = !facts.CertificateUntil.IsZero() && certificates.IsAging(facts.CertificateFrom, facts.CertificateUntil, now)
+		s.Instances[i].Channel.IsOutside = s.leadsOutside(facts.Replication)
 		s.Instances[i].Channel.HasOldPassword = s.channelPassword != "" && facts.Replication != nil && facts.Replication.PasswordHash != s.channelPassword
 	}
 	if err != nil {
@@ -312,7 +316,7 @@ func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, w
 	return clustering.Observed{
 		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(), IsStopOverdue: switches.IsAnyOverdue(), IsOtherStopOverdue: switches.IsAnyOverdue() && !switches.Clustering.IsOverdue,
 		Waits: waits, Replicas: cluster.InstanceCount(), Offline: spec.Offline,
-		Source:    clustering.OneTimeOperation{Wanted: spec.ReplicationSourceSecretName != nil, Done: status.Cloned},
+		Source:    clustering.OneTimeOperation{Wanted: spec.SourceSecretName() != "", Done: status.Cloned},
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
 		StopAsked: cluster.ClusteringStopped(), StartForced: cluster.Annotations[mocov1beta2.ForceStartAnnotation] == "true",
 		ReclonesErrant: cluster.Annotations[mocov1beta2.RecloneAnnotation] == mocov1beta2.RecloneErrant,

@@ -38,7 +38,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 		cluster.Status.CurrentPrimaryIndex = do.Index
 	}
 	status := &cluster.Status
-	status.Cloned = status.Cloned || plan.SourceDone
+	status.Cloned = status.Cloned || plan.SourceDone && refused == nil
 	status.Pause = buildPause(cluster, plan, seen)
 	status.ClusteringStops, status.InstanceStops = seen.switches.Clustering.Records, seen.switches.Instances.Records
 	instances := buildInstanceStatuses(seen, plan, primary)
@@ -155,6 +155,9 @@ func describeIgnoredAnnotations(cluster *mocov1beta2.MySQLCluster, switches stop
 	var wrong []string
 	if _, ok := stops.ParseStoppedInstances(cluster); !ok {
 		wrong = append(wrong, mocov1beta2.StoppedInstancesAnnotation+" is ignored: expected a JSON list of ordinals such as [1], found something else; correct it")
+	}
+	if _, isAsked := cluster.Annotations[mocov1beta2.RotationAnnotation]; isAsked && cluster.Spec.SourceSecretName() != "" {
+		wrong = append(wrong, mocov1beta2.RotationAnnotation+" waits: the passwords of a copy of another server cannot be changed; remove spec.replicationSourceSecretName")
 	}
 	if ignored := switches.DescribeIgnored(); ignored != "" {
 		wrong = append(wrong, ignored)

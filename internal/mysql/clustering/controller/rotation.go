@@ -36,12 +36,17 @@ func (c Controller) observeRotation(ctx context.Context, seen *observation) {
 		ID: secret.Annotations[mocov1beta2.RotationIDAnnotation], IsPromoted: !accounts.HasNextPasswords(secret.Data),
 	}
 	if password, err := seen.newestPassword(accounts.ReplicationUser); err == nil && seen.Rotation.ID != "" {
-		sum := sha256.Sum256([]byte(password))
-		seen.channelPassword = hex.EncodeToString(sum[:])
+		seen.channelPassword = hashPassword(password)
 	}
 	if seen.Rotation.DiscardAsked && seen.Rotation.IsPromoted {
 		seen.Rotation.KnownSince = c.passwordsKnownSince(ctx, seen.cluster, secret.Data[accounts.PasswordKeyOf(accounts.AgentUser)])
 	}
+}
+
+// hashPassword is as a look at a server shows the password of its channel.
+func hashPassword(password string) string {
+	sum := sha256.Sum256([]byte(password))
+	return hex.EncodeToString(sum[:])
 }
 
 // passwordsKnownSince is since when the files of the Pods are made of the passwords that are in force.

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/testenv"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
+	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
+)
+
+const (
+	// outside is the server that is no instance.
+	outside          = instances
+	sourceSecretName = "source"
+)
+
+// newCopyEnvironment is three empty instances, and a server outside with data. Its accounts have the product's names and other passwords.
+func newCopyEnvironment(t *testing.T) *environment {
+	t.Helper()
+	e := newEnvironmentWithServers(t, func(o *mysqlpods.ClusterOptions) { o.LaterPods, o.TakesOverCopies = 1, true })
+	e.mustRun(t, outside, "root", "set global read_only = off", "create user donor@'%' identified by 'secret-o'",
+		"grant backup_admin, replication slave on *.* to donor@'%'", "create database app", "create table app.t (id int auto_increment primary key, v varchar(20))",
+		"insert into app.t (v) values ('first')")
+	for _, user := range []string{"moco-admin", "moco-repl", "moco-clone-donor"} {
+		e.mustRun(t, outside, "root", "alter user '"+user+"'@'%' identified by 'secret-x' account lock")
+	}
+	cluster := testenv.BuildMySQLCluster(t, e.name, instances)
+	cluster.Spec.ReplicationSourceSecretName = new(sourceSecretName)
+	e.ExpectCreated(t, cluster)
+	return e
+}
+
+// writeSourceSecret tells the cluster of the server outside.
+func (e *environment) writeSourceSecret(t *testing.T, changes map[string]string) {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: sourceSecretName}, StringData: map[string]string{
+		"HOST": e.servers[outside].Address, "PORT": fmt.Sprint(mysqld.Port), "USER": "donor", "PASSWORD": "secret-o",
+	}}
+	for key, value := range changes {
+		secret.StringData[key] = value
+	}
+	err := e.Client.Create(t.Context(), secret)
+	if client.IgnoreAlreadyExists(err) == nil && err != nil {
+		err = e.Client.Update(t.Context(), secret)
+	}
+	testenv.ExpectNoError(t, err)
+}
+
+// waitForMessage waits until a condition's message has a text.
+func (e *environment) waitForMessage(t *testing.T, kind, want string) {
+	t.Helper()
+	testenv.Eventually(t, kind+" says "+want, func() error {
+		c := meta.FindStatusCondition(e.getCluster(t).Status.Conditions, kind)
+		return testenv.ErrorIf(c == nil || !strings.Contains(c.Message, want), "found %+v", c)
+	})
+}
+
+func (e *environment) primaryIndex(t *testing.T) int {
+	t.Helper()
+	i, _ := e.getCluster(t).Status.Primary()
+	return i
+}
+
+// expectNothingOfItsOwn fails if an instance has anything that the server outside has not.
+func (e *environment) expectNothingOfItsOwn(t *testing.T) {
+	t.Helper()
+	for i := range instances {
+		held := e.query(t, i, "select @@global.gtid_executed")
+		if own := e.query(t, outside, "select gtid_subtract('"+held+"', @@global.gtid_executed)"); own != "" {
+			t.Errorf("expected no transactions of its own in instance %d, found %s", i, own)
+		}
+	}
+}
+
+// TestCopyFollowsItsSourceAndBecomesItsOwn takes a cluster from an empty one to the copy of a server outside, through the loss of its
+// primary, of its source, and of the source's password, to a cluster of its own.
+func TestCopyFollowsItsSourceAndBecomesItsOwn(t *testing.T) {
+	t.Parallel()
+	e := newCopyEnvironment(t)
+	e.writeSourceSecret(t, map[string]string{"INIT_AFTER_CLONE_SQL": "create user later@'%' identified by 'secret-l'; grant select on app.* to later@'%';"})
+	e.startManager(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select count(*) from app.t", "1")
+	e.waitForAnswerBut(t, outside, "select count(*) from mysql.user where user = 'later'", "1")
+	e.mustRun(t, outside, "app", "insert into app.t (v) values ('second')")
+	e.waitForAnswer(t, "select count(*) from app.t", "2")
+	e.waitForAnswerBut(t, outside, "select @@global.super_read_only", "1")
+	testenv.ExpectEqual(t, "the connection to the source", "SSL/TLS", e.query(t, outside, "select max(connection_type) from performance_schema.threads where processlist_user = 'donor'"))
+	if !e.getCluster(t).Status.Cloned {
+		t.Error("expected status.cloned, found it false")
+	}
+
+	e.changeAccountsOutside(t)
+	first := e.primaryIndex(t)
+	e.servers[first].KillAtOnce(t)
+	testenv.Eventually(t, "another instance is the primary", func() error {
+		return testenv.ErrorIf(e.primaryIndex(t) == first, "it is instance %d", first)
+	})
+	e.mustRun(t, outside, "app", "insert into app.t (v) values ('third')")
+	e.waitForAnswerBut(t, first, "select count(*) from app.t", "3")
+	e.servers[first].StartAndWait(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select count(*) from app.t", "3")
+
+	e.servers[outside].KillAtOnce(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Degraded")
+	e.waitForMessage(t, mocov1beta2.HealthyCondition, "does not receive from the source outside")
+	e.waitForCondition(t, mocov1beta2.AvailableCondition, "True Degraded")
+	e.servers[outside].StartAndWait(t)
+	e.mustRun(t, outside, "root", "set global read_only = off", "alter user donor@'%' identified by 'secret-p'")
+	e.servers[outside].KillAtOnce(t)
+	e.servers[outside].StartAndWait(t)
+	e.waitForMessage(t, mocov1beta2.HealthyCondition, "with error 1045")
+	e.writeSourceSecret(t, map[string]string{"PASSWORD": "secret-p"})
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.expectNothingOfItsOwn(t)
+
+	cluster := e.getCluster(t)
+	before := cluster.DeepCopy()
+	cluster.Spec.ReplicationSourceSecretName = nil
+	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), cluster, client.MergeFrom(before)))
+	testenv.Eventually(t, "the cluster takes writes", func() error {
+		return e.runStatements(t, e.primaryIndex(t), "app", "insert into app.t (id, v) values (9, 'own') on duplicate key update v = 'own'")
+	})
+	e.waitForAnswerBut(t, outside, "select count(*) from app.t", "4")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+}
+
+// changeAccountsOutside changes the password of an account that a copy has too. One of replication the manager sets back; after one of its
+// own the kubelet starts the servers again, which is played here.
+func (e *environment) changeAccountsOutside(t *testing.T) {
+	t.Helper()
+	replica := (e.primaryIndex(t) + 1) % instances
+	e.mustRun(t, outside, "root", "alter user 'moco-repl'@'%' identified by 'secret-y'", "insert into app.t (id, v) values (2, 'changed') on duplicate key update v = 'changed'")
+	e.waitForAnswer(t, "select v from app.t where id = 2", "changed")
+	e.mustRun(t, replica, "root", "stop replica io_thread", "start replica io_thread")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Degraded")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+
+	e.mustRun(t, outside, "root", "alter user 'moco-admin'@'%' identified by 'secret-y'", "update app.t set v = 'again' where id = 2")
+	e.waitForAnswer(t, "select v from app.t where id = 2", "again")
+	for i := range instances {
+		e.servers[i].KillAtOnce(t)
+	}
+	for i := range instances {
+		e.servers[i].StartAndWait(t)
+	}
+	e.waitForAnswerBut(t, outside, "select count(*) from performance_schema.replication_connection_status where service_state = 'ON'", "1")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+}
+
+// TestCopyThatCannotBeMadeSaysWhy shows each reason, and that the cluster goes on when it is mended.
+func TestCopyThatCannotBeMadeSaysWhy(t *testing.T) {
+	t.Parallel()
+	e := newCopyEnvironment(t)
+	e.startManager(t)
+	e.waitForMessage(t, mocov1beta2.InitializedCondition, "expected the Secret source, found none")
+	e.writeSourceSecret(t, map[string]string{"PORT": "all"})
+	e.waitForMessage(t, mocov1beta2.InitializedCondition, "PORT: expected a number from 1 to 65535")
+	e.writeSourceSecret(t, map[string]string{"PASSWORD": "secret-wrong"})
+	e.waitForMessage(t, mocov1beta2.InitializedCondition, "could not be copied from outside: MySQL answered with error")
+	e.writeSourceSecret(t, nil)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswer(t, "select count(*) from app.t", "1")
+}
