@@ -532,7 +532,8 @@ func splitByServer(do Action) (map[int]serverAction, bool) {
 	case DiscardData:
 		return map[int]serverAction{do.Index: {"DiscardData", 0}}, true
 	case Nothing, PromoteInStatus, SetRole, ClearDemote, ClearReclone, EndStop, RemoveLeftovers, RestoreDurability, RenewAccounts,
-		PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate:
+		PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate,
+		FinishCopy, FollowOutside, TakeOverAccounts:
 	}
 	return nil, false
 }

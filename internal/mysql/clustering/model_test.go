@@ -565,7 +565,8 @@ func (w *modelState) performAction(do Action, f actionOutcome) error {
 		w.servers[do.Index].reclone = false
 	case DiscardData, Nothing, EndStop, RemoveLeftovers, SetReadOnly, MakeWritable, KillConnections, CancelPending, StopIO, StartIO, RestartSQL, ConfigurePrimary, ConfigureReplica, CloneFrom, RestoreDurability, RenewAccounts:
 		return w.sendAll(do, f)
-	case PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate: // The model has no passwords.
+	case PrepareRotation, RetainPasswords, PromotePasswords, DiscardPasswords, EndRotation, RenewChannel, ReloadCertificate,
+		FinishCopy, FollowOutside, TakeOverAccounts: // The model has no passwords.
 	}
 	return nil
 }

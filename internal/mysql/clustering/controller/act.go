@@ -103,20 +103,34 @@ func (c Controller) perform(ctx context.Context, seen *observation, do clusterin
 		return seen.finishCopy(ctx, do)
 	case clustering.FollowOutside:
 		return seen.followOutside(ctx, do)
-	case clustering.TakeOverAccounts:
-		return seen.takeOverAccounts(ctx, do)
 	case clustering.RestoreDurability:
 		return seen.restoreDurability(ctx, do)
 	case clustering.RenewChannel:
 		return seen.renewChannel(ctx, do)
 	case clustering.ReloadCertificate:
 		return seen.callServer(ctx, do.Index, do, (*sqlclient.Server).ReloadCertificate)
+	case clustering.RenewAccounts, clustering.RetainPasswords, clustering.DiscardPasswords, clustering.TakeOverAccounts:
+		return seen.writeAccounts(ctx, do)
+	}
+	return nil
+}
+
+// writeAccounts changes the accounts in the primary.
+func (s *observation) writeAccounts(ctx context.Context, do clustering.Action) error {
+	switch do := do.(type) {
 	case clustering.RenewAccounts:
-		return seen.renewAccounts(ctx, do)
+		return s.renewAccounts(ctx, do)
 	case clustering.RetainPasswords:
-		return seen.retainPasswords(ctx, do)
+		return s.retainPasswords(ctx, do)
 	case clustering.DiscardPasswords:
-		return seen.discardPasswords(ctx, do)
+		return s.discardPasswords(ctx, do)
+	case clustering.TakeOverAccounts:
+		return s.takeOverAccounts(ctx, do)
+	case clustering.Nothing, clustering.PromoteInStatus, clustering.EndStop, clustering.RemoveLeftovers, clustering.KillConnections, clustering.CancelPending,
+		clustering.StopIO, clustering.StartIO, clustering.SetReadOnly, clustering.MakeWritable, clustering.RestartSQL, clustering.ConfigurePrimary,
+		clustering.ConfigureReplica, clustering.CloneFrom, clustering.RestoreDurability, clustering.RenewChannel, clustering.ReloadCertificate,
+		clustering.DiscardData, clustering.FinishCopy, clustering.FollowOutside, clustering.SetRole, clustering.ClearDemote, clustering.ClearReclone,
+		clustering.PrepareRotation, clustering.PromotePasswords, clustering.EndRotation:
 	}
 	return nil
 }

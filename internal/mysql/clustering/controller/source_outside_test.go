@@ -4,6 +4,7 @@ package controller
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -46,9 +47,7 @@ func (e *environment) writeSourceSecret(t *testing.T, changes map[string]string)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: sourceSecretName}, StringData: map[string]string{
 		"HOST": e.servers[outside].Address, "PORT": fmt.Sprint(mysqld.Port), "USER": "donor", "PASSWORD": "secret-o",
 	}}
-	for key, value := range changes {
-		secret.StringData[key] = value
-	}
+	maps.Copy(secret.StringData, changes)
 	err := e.Client.Create(t.Context(), secret)
 	if client.IgnoreAlreadyExists(err) == nil && err != nil {
 		err = e.Client.Update(t.Context(), secret)
