@@ -14,6 +14,8 @@ import (
 const (
 	// StopEndedEvent reports that a stop ended by itself, at the time of the annotation torpor.dev/until.
 	StopEndedEvent = "StopEnded"
+	// StopOverdueEvent reports that a stop goes on after the time of the annotation torpor.dev/until, and why.
+	StopOverdueEvent = "StopOverdue"
 	// RequesterUnknownEvent reports a stop of which no admission noted who asked for it.
 	RequesterUnknownEvent = "RequesterUnknown"
 	// AnnotationIgnoredEvent reports an annotation of a stop that makes no sense.

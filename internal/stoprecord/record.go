@@ -106,7 +106,10 @@ func withdraw(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	if at.IsZero() || at.After(now) || at.Before(stop.Since.Time) {
 		at = now
 	}
-	stop.EndedAt, stop.StartedBy = new(metav1.NewTime(at)), asked.requester(lastVersion)
+	stop.EndedAt = new(metav1.NewTime(at))
+	if stop.StartedBy == "" { // Else it was about to end by itself.
+		stop.StartedBy = asked.requester(lastVersion)
+	}
 }
 
 // setEnd notes when a stop ends by itself. A time that was over before the stop began is left from an earlier one, which would void

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,13 +26,15 @@ import (
 type mysqlHub struct {
 	*hub
 	cluster *mocov1beta2.MySQLCluster
+	// stopManager ends the manager.
+	stopManager func()
 }
 
 func newMySQLHub(t *testing.T) *mysqlHub {
 	t.Helper()
 	h := &mysqlHub{hub: newHub(t, "mysql")}
 	testenv.Eventually(t, "requests are noted", func() error { return h.expectNoted(t, true) })
-	testenv.StartManager(t, h.manager, setUpMySQL)
+	h.stopManager = testenv.StartManager(t, h.manager, setUpMySQL)
 	h.cluster = testenv.BuildMySQLCluster(t, h.name("test"), 1)
 	h.ExpectCreated(t, h.cluster)
 	h.WaitForCondition(t, h.cluster, mocov1beta2.ClusteringActiveCondition, metav1.ConditionTrue, "")
@@ -52,12 +55,19 @@ func (h *mysqlHub) expectNoted(t *testing.T, want bool) error {
 
 // setUpMySQL adds the controllers that keep records of MySQLClusters.
 func setUpMySQL(mgr ctrl.Manager) error {
-	host := func(*mocov1beta2.MySQLCluster, int, *corev1.Pod) string { return "127.0.0.1" }
-	if err := (clustering.Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: clustering.NewMetrics()}).SetupWithManager(mgr); err != nil {
-		return fmt.Errorf("set up clustering: %w", err)
+	if err := setUpClustering(mgr); err != nil {
+		return err
 	}
 	if err := (provisioning.Controller{Clock: clock.RealClock{}}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("set up provisioning: %w", err)
+	}
+	return nil
+}
+
+func setUpClustering(mgr ctrl.Manager) error {
+	host := func(*mocov1beta2.MySQLCluster, int, *corev1.Pod) string { return "127.0.0.1" }
+	if err := (clustering.Controller{HostOf: host, Clock: clock.RealClock{}, Metrics: clustering.NewMetrics()}).SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("set up clustering: %w", err)
 	}
 	return nil
 }
@@ -90,7 +100,10 @@ func (h *mysqlHub) expectStops(t *testing.T, what string, clusteringBy, reconcil
 		} {
 			found := [2]string{}
 			if len(one.found) > 0 {
-				found = [2]string{one.found[0].By, one.found[0].StartedBy}
+				found[0] = one.found[0].By
+			}
+			if len(one.found) > 0 && one.found[0].EndedAt != nil {
+				found[1] = one.found[0].StartedBy
 			}
 			if found != one.want {
 				return fmt.Errorf("%s: expected a stop by %q that was ended by %q, found %+v", name, one.want[0], one.want[1], one.found)
@@ -160,6 +173,34 @@ func TestStopsOfAMySQLClusterEndByThemselves(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestTheEndOfAStopIsRecordedAfterAnOutage changes the end of stops while no manager runs, so that it is over when the next one begins.
+func TestTheEndOfAStopIsRecordedAfterAnOutage(t *testing.T) {
+	t.Parallel()
+	h := newMySQLHub(t)
+	h.annotate(t, "alice", h.cluster, map[string]string{
+		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.StoppedInstancesAnnotation: "[0]",
+		torporv1alpha1.UntilAnnotation: "48h",
+	})
+	holds := [2]string{"alice"}
+	h.expectStops(t, "all is stopped", holds, holds, holds)
+	h.stopManager()
+	const rest = 3 * time.Second
+	h.annotate(t, "alice", h.cluster, map[string]string{torporv1alpha1.UntilAnnotation: rest.String()})
+	changed := time.Now()
+	testenv.Eventually(t, "the time is over", func() error { return testenv.ErrorIf(time.Since(changed) <= rest, "it is not yet") })
+	stopClustering := testenv.StartManager(t, h.manager, setUpClustering)
+	byItself := [2]string{"alice", torporv1alpha1.UntilAnnotation}
+	h.expectStops(t, "clustering goes on before the other controller has looked", byItself, holds, byItself)
+	stopClustering()
+	testenv.StartManager(t, h.manager, setUpMySQL)
+	h.expectStops(t, "all end by themselves", byItself, byItself, byItself)
+	for _, stops := range [][]torporv1alpha1.StopRecord{h.cluster.Status.ClusteringStops, h.cluster.Status.ReconciliationStops, h.cluster.Status.InstanceStops} {
+		if stop := stops[0]; stop.Until == nil || stop.Until.After(changed.Add(rest)) || stop.EndedAt == nil || stop.Requested {
+			t.Errorf("expected an end %s after the change at %s, found %+v", rest, changed, stop)
+		}
+	}
 }
 
 // TestStopThatNobodyNotes stops clustering where the API server has only the policy that refuses false names.

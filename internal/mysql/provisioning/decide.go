@@ -29,6 +29,8 @@ type Observed struct {
 	StatefulSet *appsv1.StatefulSet
 	// Rollout is what the replacement of Pods depends on.
 	Rollout ObservedRollout
+	// MayEndStop says that reconciliation is stopped, that the time of the stop is over, and that the status says so.
+	MayEndStop bool
 	// Problems are what only a user can mend, and Err what may mend itself.
 	Problems []string
 	Err      error
@@ -52,6 +54,8 @@ func (s ObjectState) NeedsApply() bool {
 // because most of them are of use only together. Only the first part that is not empty is carried out: the Secret, then the
 // objects to apply and the volumes that grow, then what to prune, then a step of the rollout.
 type ChangeSet struct {
+	// EndsStop says that reconciliation goes on, because the time of its stop is over.
+	EndsStop bool
 	// CompletesPasswords says that the Secret gets what it lacks.
 	CompletesPasswords bool
 	// RenewsCertificate says that the servers get a certificate.
@@ -73,12 +77,12 @@ type ChangeSet struct {
 
 // IsNotEmpty reports whether there is anything to write.
 func (s ChangeSet) IsNotEmpty() bool {
-	return s.Err == nil && len(s.Problems) == 0 && (s.CompletesPasswords || s.RenewsCertificate || s.changesObjects() || s.touchesPod())
+	return s.Err == nil && len(s.Problems) == 0 && (s.EndsStop || s.CompletesPasswords || s.RenewsCertificate || s.changesObjects() || s.touchesPod())
 }
 
 // RollsOut reports whether the step of the rollout is what is carried out.
 func (s ChangeSet) RollsOut() bool {
-	return s.IsNotEmpty() && !s.CompletesPasswords && !s.RenewsCertificate && !s.changesObjects()
+	return s.IsNotEmpty() && !s.EndsStop && !s.CompletesPasswords && !s.RenewsCertificate && !s.changesObjects()
 }
 
 func (s ChangeSet) changesObjects() bool { return len(s.Apply)+len(s.Grow)+len(s.Prune) > 0 }
@@ -91,7 +95,7 @@ func (s ChangeSet) touchesPod() bool {
 // Decide says what a pass writes. A stop of reconciliation comes before everything else.
 func Decide(seen Observed) ChangeSet {
 	if seen.Cluster.ReconciliationStopped() {
-		return ChangeSet{Rollout: RolloutPlan{Rule: "reconciliation is stopped", Action: Nothing{}}}
+		return ChangeSet{EndsStop: seen.MayEndStop, Rollout: RolloutPlan{Rule: "reconciliation is stopped", Action: Nothing{}}}
 	}
 	changes := ChangeSet{
 		CompletesPasswords: seen.NeedsPasswords, RenewsCertificate: seen.NeedsCertificate, Rollout: DecideRollout(seen.Rollout),

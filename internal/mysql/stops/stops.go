@@ -6,6 +6,7 @@ package stops
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,8 +24,9 @@ type Switch struct {
 	Annotation string
 	// Before are the records that the status has, and Records those that follow from what the annotations say now.
 	Before, Records stoprecord.Records
-	// IsOverdue says that the time of the stop is over and its annotation is still there.
-	IsOverdue bool
+	// IsOverdue says that the time of the stop is over and its annotation is still there, and IsEndSaved that the status names what is
+	// about to end it. Only then may the annotation be removed: a manager that dies after that still knows why it was.
+	IsOverdue, IsEndSaved bool
 }
 
 // Switches are those of a MySQLCluster.
@@ -36,7 +38,7 @@ type Switches struct {
 func Read(cluster *mocov1beta2.MySQLCluster, now time.Time) Switches {
 	instances, _ := ParseStoppedInstances(cluster)
 	reader := reader{cluster, now}
-	all := Switches{
+	return Switches{
 		Clustering: reader.read(stoprecord.AnnotationSwitch{
 			Name:        mocov1beta2.ClusteringStoppedAnnotation,
 			RequestedBy: mocov1beta2.ClusteringRequestedByAnnotation, RequestVersion: mocov1beta2.ClusteringRequestVersionAnnotation,
@@ -50,11 +52,6 @@ func Read(cluster *mocov1beta2.MySQLCluster, now time.Time) Switches {
 			RequestedBy: mocov1beta2.InstancesRequestedByAnnotation, RequestVersion: mocov1beta2.InstancesRequestVersionAnnotation,
 		}, len(instances) > 0, cluster.Status.InstanceStops),
 	}
-	// It is the controller of clustering that removes the annotation, and that of reconciliation that keeps the record.
-	if last := all.Reconciliation.Before.Newest(); last != nil && !cluster.ReconciliationStopped() && last.Until != nil && !now.Before(last.Until.Time) {
-		all.Reconciliation.Records[0].StartedBy = torporv1alpha1.UntilAnnotation
-	}
-	return all
 }
 
 type reader struct {
@@ -65,9 +62,14 @@ type reader struct {
 func (r reader) read(annotation stoprecord.AnnotationSwitch, isStopped bool, before stoprecord.Records) Switch {
 	s := Switch{Annotation: annotation.Name, Before: before}
 	s.Records = stoprecord.NextRecords(before, annotation.ReadRequest(r.cluster, isStopped), r.now)
-	if s.Records.HasEnded() {
-		newest := s.Records.Newest()
-		s.IsOverdue, newest.EndedAt, newest.StartedBy = true, nil, ""
+	newest := s.Records.Newest()
+	if newest == nil {
+		return s
+	}
+	s.IsOverdue = s.Records.HasEnded()
+	newest.EndedAt, newest.StartedBy = nil, ""
+	if last := before.Newest(); s.IsOverdue && last != nil {
+		s.IsEndSaved = last.StartedBy == torporv1alpha1.UntilAnnotation && last.RequestVersion == newest.RequestVersion && last.RequestedUntil == newest.RequestedUntil
 	}
 	return s
 }
@@ -91,20 +93,39 @@ func (s Switch) Events(action string) []decision.Event {
 	return stoprecord.Events(s.Before, s.Records, action)
 }
 
-// End returns the records after the annotation of an overdue stop was removed.
+// End returns the records after the annotations were removed of overdue stops whose end is saved. Those of other overdue stops say
+// what is about to end them.
 func (s Switch) End(now time.Time) stoprecord.Records {
-	if newest := s.Records.Newest(); s.IsOverdue {
+	if s.IsEndSaved {
+		newest := s.Records.Newest()
 		newest.EndedAt, newest.StartedBy, newest.Requested = new(metav1.NewTime(now)), torporv1alpha1.UntilAnnotation, false
+	}
+	return s.AnnounceEnd()
+}
+
+// AnnounceEnd returns the records of an overdue stop with what is about to end it.
+func (s Switch) AnnounceEnd() stoprecord.Records {
+	if newest := s.Records.Newest(); newest != nil && s.IsOverdue {
+		newest.StartedBy = torporv1alpha1.UntilAnnotation
 	}
 	return s.Records
 }
 
-func (s Switches) all() []Switch { return []Switch{s.Clustering, s.Reconciliation, s.Instances} }
-
-// IsAnyOverdue reports whether the time of a stop is over.
-func (s Switches) IsAnyOverdue() bool {
-	return s.Clustering.IsOverdue || s.Reconciliation.IsOverdue || s.Instances.IsOverdue
+// EndEvent reports the end of an overdue stop, or why it could not be ended.
+func (s Switch) EndEvent(action, why string) decision.Event {
+	if why != "" {
+		return decision.Event{
+			Warning: true, Reason: stoprecord.StopOverdueEvent, Action: action,
+			Note: "The stop should have ended, and could not be taken back: " + why + "; take its annotations back",
+		}
+	}
+	return decision.Event{
+		Reason: stoprecord.StopEndedEvent, Action: action,
+		Note: "The stop has ended by itself: it was until " + s.Records[0].Until.UTC().Format(time.RFC3339),
+	}
 }
+
+func (s Switches) all() []Switch { return []Switch{s.Clustering, s.Reconciliation, s.Instances} }
 
 // OverdueDuration is for how long a stop has outlived its time; of several, the one that did longest.
 func (s Switches) OverdueDuration(now time.Time) time.Duration {
@@ -132,16 +153,17 @@ func (s Switches) NextEnd() time.Time {
 	return next
 }
 
-// ListOverdue returns the annotations that stop something after its time, and whether nothing else is stopped.
-func (s Switches) ListOverdue() (annotations []string, areAll bool) {
-	areAll = true
-	for _, one := range s.all() {
-		if one.IsOverdue {
+// ListEnding returns the annotations that stop something of clustering after its time, and may be removed; also whether nothing is
+// stopped then.
+func (s Switches) ListEnding() (annotations []string, areAll bool) {
+	for _, one := range []Switch{s.Clustering, s.Instances} {
+		if one.IsEndSaved {
 			annotations = append(annotations, one.Annotation)
-			continue
 		}
-		areAll = areAll && one.Records.Newest() == nil
 	}
+	areAll = !slices.ContainsFunc(s.all(), func(one Switch) bool {
+		return one.Records.Newest() != nil && !slices.Contains(annotations, one.Annotation)
+	})
 	return annotations, areAll
 }
 

@@ -52,6 +52,13 @@ func (s *story) look() stops.Switches {
 	return seen
 }
 
+// announceEnd saves what is about to end, and looks again.
+func (s *story) announceEnd() stops.Switches {
+	seen := stops.Read(s.cluster, s.now)
+	s.cluster.Status.ClusteringStops, s.cluster.Status.ReconciliationStops, s.cluster.Status.InstanceStops = seen.Clustering.AnnounceEnd(), seen.Reconciliation.AnnounceEnd(), seen.Instances.AnnounceEnd()
+	return stops.Read(s.cluster, s.now)
+}
+
 func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
 	s := newStory(map[string]string{
 		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ClusteringRequestedByAnnotation: "alice", mocov1beta2.ClusteringRequestVersionAnnotation: "1",
@@ -79,9 +86,8 @@ func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
 
 	s.now = fixedTime().Add(8*time.Hour + time.Minute)
 	found = s.look()
-	overdue, areAll := found.ListOverdue()
-	if diff := cmp.Diff([]string{mocov1beta2.ClusteringStoppedAnnotation}, overdue); diff != "" || areAll || !found.IsAnyOverdue() {
-		t.Errorf("expected that clustering alone is over, and others go on: %t, %s", areAll, diff)
+	if ending, _ := found.ListEnding(); len(ending) > 0 || !found.Clustering.IsOverdue || found.Instances.IsOverdue {
+		t.Errorf("expected that clustering alone is over, and ends once that is saved, found %v", ending)
 	}
 	if late := found.OverdueDuration(s.now); late != time.Minute {
 		t.Errorf("expected a minute, found %s", late)
@@ -92,13 +98,57 @@ func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
 	if end := found.NextEnd(); !end.Equal(fixedTime().Add(9 * time.Hour)) {
 		t.Errorf("expected the end of the others next, found %s", end)
 	}
+	found = s.announceEnd()
+	ending, areAll := found.ListEnding()
+	if diff := cmp.Diff([]string{mocov1beta2.ClusteringStoppedAnnotation}, ending); diff != "" || areAll {
+		t.Errorf("expected that clustering alone ends, and others go on: %t, %s", areAll, diff)
+	}
 	if ended := found.Clustering.End(s.now)[0]; ended.StartedBy != torporv1alpha1.UntilAnnotation || !ended.EndedAt.Time.Equal(s.now) || ended.Requested {
 		t.Errorf("found %+v", ended)
 	}
 
 	s.now = fixedTime().Add(10 * time.Hour)
-	if overdue, areAll = s.look().ListOverdue(); len(overdue) != 3 || !areAll {
-		t.Errorf("expected all three to be over, found %v", overdue)
+	if ending, areAll = s.announceEnd().ListEnding(); len(ending) != 2 || areAll {
+		t.Errorf("expected the two of clustering to end before reconciliation has, found %v", ending)
+	}
+	s.annotate(map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: ""})
+	if ending, areAll = s.announceEnd().ListEnding(); len(ending) != 2 || !areAll {
+		t.Errorf("expected that nothing is stopped then, found %v", ending)
+	}
+}
+
+// TestTheEndIsSavedBeforeTheStopEnds has an end changed that is over before anybody looks, and a status that is not saved once the
+// annotations are removed.
+func TestTheEndIsSavedBeforeTheStopEnds(t *testing.T) {
+	s := newStory(map[string]string{
+		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.StoppedInstancesAnnotation: "[1]",
+		torporv1alpha1.UntilAnnotation: "48h",
+	})
+	s.look()
+	s.now = s.now.Add(time.Hour)
+	s.annotate(map[string]string{torporv1alpha1.UntilAnnotation: "1h"})
+	s.now = s.now.Add(2 * time.Hour)
+	found := stops.Read(s.cluster, s.now)
+	for _, one := range []stops.Switch{found.Clustering, found.Reconciliation, found.Instances} {
+		if !one.IsOverdue || one.IsEndSaved {
+			t.Errorf("expected an end of %s that is not saved yet, found %+v", one.Annotation, one)
+		}
+	}
+	s.announceEnd()
+	s.annotate(map[string]string{torporv1alpha1.UntilAnnotation: "24h"})
+	if found = stops.Read(s.cluster, s.now); found.Clustering.IsOverdue || found.Clustering.IsEndSaved || found.Clustering.Records[0].StartedBy != "" {
+		t.Errorf("expected a stop that was prolonged in between to hold, found %+v", found.Clustering)
+	}
+	s.now = s.now.Add(25 * time.Hour)
+	found = s.announceEnd()
+	s.now = s.now.Add(time.Minute)
+	s.annotate(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "", mocov1beta2.ReconciliationStoppedAnnotation: "", mocov1beta2.StoppedInstancesAnnotation: "", torporv1alpha1.UntilAnnotation: ""})
+	after := stops.Read(s.cluster, s.now)
+	for i, one := range []stops.Switch{after.Clustering, after.Reconciliation, after.Instances} {
+		isSaved := []stops.Switch{found.Clustering, found.Reconciliation, found.Instances}[i].IsEndSaved
+		if stop := one.Records[0]; !isSaved || stop.StartedBy != torporv1alpha1.UntilAnnotation || stop.RequestedUntil != "24h" || stop.EndedAt == nil || stop.Requested {
+			t.Errorf("expected %s to have ended by its time, found %t and %+v", one.Annotation, isSaved, stop)
+		}
 	}
 }
 
@@ -107,10 +157,10 @@ func TestWhoStartsIsNoted(t *testing.T) {
 		until, by, want string
 		after           time.Duration
 	}{
-		"a person that is noted":                          {"", "bob", "bob", time.Hour},
-		"a person that nobody notes":                      {"", "", "unknown", time.Hour},
-		"a person before the time":                        {"8h", "bob", "bob", time.Hour},
-		"the time, of which another controller took care": {"8h", "system:serviceaccount:torpor-system:torpor-manager", torporv1alpha1.UntilAnnotation, 8 * time.Hour},
+		"a person that is noted":         {"", "bob", "bob", time.Hour},
+		"a person that nobody notes":     {"", "", "unknown", time.Hour},
+		"a person before the time":       {"8h", "bob", "bob", time.Hour},
+		"a person where the time cannot": {"8h", "bob", "bob", 8 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStory(map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: row.until})

@@ -43,7 +43,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 	case clustering.Nothing{}:
 		return nil
 	case clustering.EndStop{}:
-		return c.removeAnnotations(ctx, seen.cluster, listEnded(seen.switches))
+		return c.removeAnnotations(ctx, seen.cluster, listEnding(seen.switches))
 	case clustering.RemoveLeftovers{}:
 		return c.removeAnnotations(ctx, seen.cluster, leftoverAnnotations())
 	}

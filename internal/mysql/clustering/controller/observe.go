@@ -314,7 +314,8 @@ func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCl
 func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, waits clustering.FailoverWaits) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
 	return clustering.Observed{
-		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(), IsStopOverdue: switches.IsAnyOverdue(), IsOtherStopOverdue: switches.IsAnyOverdue() && !switches.Clustering.IsOverdue,
+		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(),
+		IsStopOverdue:  switches.Clustering.IsOverdue || switches.Instances.IsOverdue, IsOtherStopOverdue: switches.Instances.IsOverdue && !switches.Clustering.IsOverdue,
 		Waits: waits, Replicas: cluster.InstanceCount(), Offline: spec.Offline,
 		Source:    clustering.OneTimeOperation{Wanted: spec.SourceSecretName() != "", Done: status.Cloned},
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},

@@ -188,10 +188,10 @@ func listLeftovers(cluster *mocov1beta2.MySQLCluster) []string {
 	})
 }
 
-// listEnded returns the annotations that go with the stops whose time is over.
-func listEnded(switches stops.Switches) []string {
-	annotations, areAll := switches.ListOverdue()
-	if areAll {
+// listEnding returns the annotations that go with the stops whose time is over; none before the status says so.
+func listEnding(switches stops.Switches) []string {
+	annotations, areAll := switches.ListEnding()
+	if len(annotations) > 0 && areAll {
 		annotations = append(annotations, leftoverAnnotations()...)
 	}
 	return annotations
@@ -199,6 +199,9 @@ func listEnded(switches stops.Switches) []string {
 
 // removeAnnotations removes annotations, unless the object was changed meanwhile.
 func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.MySQLCluster, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
 	// The patch requires the observed version, so that a stop is not ended that was prolonged meanwhile.
 	after := cluster.DeepCopy()
 	for _, name := range names {
@@ -212,16 +215,23 @@ func (c Controller) removeAnnotations(ctx context.Context, cluster *mocov1beta2.
 
 // reportEndOfStop writes only the records into the status: what it says of the servers was not looked at in this pass.
 func reportEndOfStop(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
-	event := decision.Event{Reason: clustering.EventStopEnded, Action: stopAction}
-	until := seen.startedAt.Add(-seen.switches.OverdueDuration(seen.startedAt))
-	event.Note = "The stop has ended by itself: it was until " + until.UTC().Format(time.RFC3339)
-	if refused == nil {
-		cluster.Status.ClusteringStops, cluster.Status.InstanceStops = seen.switches.Clustering.End(seen.startedAt), seen.switches.Instances.End(seen.startedAt)
-	} else {
-		event.Warning, event.Reason = true, clustering.EventStopOverdue
-		event.Note = "The stop should have ended, and could not be taken back: " + describeError(refused.Err) + "; take its annotations back"
+	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: reconcile.StaleCacheRetry}
+	clusteringStop, instancesStop := seen.switches.Clustering, seen.switches.Instances
+	why := ""
+	if refused != nil {
+		why = describeError(refused.Err)
 	}
-	return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: reconcile.StaleCacheRetry, Events: []decision.Event{event}}
+	for _, one := range []stops.Switch{clusteringStop, instancesStop} {
+		if one.IsEndSaved {
+			out.Events = append(out.Events, one.EndEvent(stopAction, why))
+		}
+	}
+	if refused == nil {
+		cluster.Status.ClusteringStops, cluster.Status.InstanceStops = clusteringStop.End(seen.startedAt), instancesStop.End(seen.startedAt)
+	} else {
+		cluster.Status.ClusteringStops, cluster.Status.InstanceStops = clusteringStop.AnnounceEnd(), instancesStop.AnnounceEnd()
+	}
+	return out
 }
 
 // stopRecord is the stop that was reached, nil while clustering goes on or quiesces.

@@ -61,6 +61,10 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 		return newFailure(nil, err)
 	}
 	switch {
+	case changes.EndsStop:
+		after := seen.Cluster.DeepCopy()
+		delete(after.Annotations, mocov1beta2.ReconciliationStoppedAnnotation)
+		return newFailure(nil, reconcile.PatchObserved(ctx, c.client, seen.Cluster, after, Name))
 	case changes.CompletesPasswords:
 		// There is nothing to report before the objects are made, which the next pass does.
 		return cmp.Or(newFailure(nil, c.addPasswords(ctx, seen)), error(reconcile.ErrStale))

@@ -24,6 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/certificates"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -46,6 +47,7 @@ type observation struct {
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
 	seen := observation{Observed: provisioning.Observed{Cluster: cluster}}
 	if cluster.ReconciliationStopped() {
+		seen.MayEndStop = stops.Read(cluster, c.Clock.Now()).Reconciliation.IsEndSaved
 		return seen, nil
 	}
 	var podsErr, setErr error

@@ -50,8 +50,22 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 		c.turns.giveBack(client.ObjectKeyFromObject(cluster))
 	}
 	now := c.Clock.Now()
-	switched := stops.Read(cluster, now).Reconciliation
-	cluster.Status.ReconciliationStops, cluster.Status.Pause = switched.Records, stopRecord(cluster, switched, now)
+	switches := stops.Read(cluster, now)
+	switched := switches.Reconciliation
+	if changes.EndsStop && refused == nil {
+		cluster.Status.ReconciliationStops = switched.End(now)
+		cluster.Status.Pause = stopRecord(cluster, switched, now)
+		return reconcile.FollowUp{Rule: "the time of the stop is over", RequeueAfter: reconcile.StaleCacheRetry, Events: []decision.Event{switched.EndEvent(reconcileAction, "")}}
+	}
+	cluster.Status.ReconciliationStops, cluster.Status.Pause = switched.AnnounceEnd(), stopRecord(cluster, switched, now)
+	switch next := switches.NextEnd(); {
+	case changes.EndsStop:
+		out.Events, out.RequeueAfter = append(out.Events, switched.EndEvent(reconcileAction, describeFailure(refused))), userRetry
+	case switched.IsOverdue:
+		out.RequeueAfter = reconcile.StaleCacheRetry
+	case cluster.ReconciliationStopped() && !next.IsZero():
+		out.RequeueAfter = max(next.Sub(now), time.Millisecond)
+	}
 	if cluster.ReconciliationStopped() {
 		active = decision.False(mocov1beta2.ReconciliationInactiveReason, describeStop(cluster, *cluster.Status.Pause.Reconciliation))
 		maps.Copy(conditions, unknownConditions(cluster, active.Message))
