@@ -37,6 +37,14 @@ func (r Records) HasEnded() bool {
 	return newest != nil && newest.EndedAt != nil
 }
 
+// IsEndSavedIn reports whether the records that a status has name what ends the newest stop: its time, as it is asked for now. Only then may
+// the switch be set back, since a manager that dies after that would not know why it was.
+func (r Records) IsEndSavedIn(saved Records) bool {
+	newest, last := r.Newest(), saved.Newest()
+	return newest != nil && last != nil && last.StartedBy == torporv1alpha1.UntilAnnotation &&
+		last.RequestVersion == newest.RequestVersion && last.RequestedUntil == newest.RequestedUntil
+}
+
 // NextRecords returns the record that follows from what an object asks for now. It is the same however often it is asked, and however
 // long nobody did.
 func NextRecords(before Records, asked Request, now time.Time) Records {

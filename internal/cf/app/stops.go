@@ -43,7 +43,7 @@ func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 // endsStop reports whether the app is to be started because the time of its stop is over. That is recorded first: a manager that dies
 // after the start still knows why it was.
 func endsStop(o Observed) bool {
-	return o.Stops.HasEnded() && stoprecord.Records(o.App.Status.Stops).HasEnded()
+	return o.Stops.HasEnded() && o.Stops.IsEndSavedIn(o.App.Status.Stops)
 }
 
 // stopNote says who asked for the stop, why and until when, and what is wrong with that.

@@ -34,8 +34,4 @@ const (
 	EventStartRefused = "StartRefused"
 	// EventStopped reports that clustering is stopped; a warning says what could not be finished.
 	EventStopped = "ClusteringStopped"
-	// EventStopEnded reports that a stop ended by itself, at the time of the annotation torpor.dev/until.
-	EventStopEnded = "StopEnded"
-	// EventStopOverdue reports that a stop goes on after the time of the annotation torpor.dev/until, and why.
-	EventStopOverdue = "StopOverdue"
 )

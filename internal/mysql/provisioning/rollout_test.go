@@ -217,6 +217,7 @@ func TestDecide(t *testing.T) {
 	}{
 		"a Pod is replaced when every object is as desired": {func(*Observed) {}, "roll out"},
 		"a stop of reconciliation comes before all":         {func(o *Observed) { stopReconciliation(o.Cluster); o.NeedsPasswords = true }, ""},
+		"a stop of reconciliation whose time is over ends":  {func(o *Observed) { stopReconciliation(o.Cluster); o.MayEndStop, o.NeedsPasswords = true, true }, "end the stop"},
 		"missing passwords come before objects":             {func(o *Observed) { o.NeedsPasswords = true; o.Objects[0].LiveHash = ContentHash{} }, "the Secret"},
 		"an object that was never applied is applied":       {func(o *Observed) { o.Objects[0].AppliedHash = ContentHash{} }, "apply used"},
 		"an object that was changed or deleted is applied":  {func(o *Observed) { o.Objects[0].LiveHash = ContentHash{} }, "apply used"},
@@ -253,6 +254,8 @@ func effectsOf(changes ChangeSet) string {
 	var effects []string
 	switch {
 	case !changes.IsNotEmpty():
+	case changes.EndsStop:
+		effects = append(effects, "end the stop")
 	case changes.CompletesPasswords:
 		effects = append(effects, "the Secret")
 	case changes.RollsOut():

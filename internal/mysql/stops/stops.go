@@ -68,9 +68,8 @@ func (r reader) read(annotation stoprecord.AnnotationSwitch, isStopped bool, bef
 	}
 	s.IsOverdue = s.Records.HasEnded()
 	newest.EndedAt, newest.StartedBy = nil, ""
-	if last := before.Newest(); s.IsOverdue && last != nil {
-		s.IsEndSaved = last.StartedBy == torporv1alpha1.UntilAnnotation && last.RequestVersion == newest.RequestVersion && last.RequestedUntil == newest.RequestedUntil
-	}
+	// A status without the stop will not have its end either: something drops it, and the stop must end all the same.
+	s.IsEndSaved = s.IsOverdue && (before.Newest() == nil || s.Records.IsEndSavedIn(before))
 	return s
 }
 

@@ -59,6 +59,16 @@ func (s *story) announceEnd() stops.Switches {
 	return stops.Read(s.cluster, s.now)
 }
 
+// TestStopEndsWhereNoStatusKeepsIt looks at a stop whose record is dropped.
+func TestStopEndsWhereNoStatusKeepsIt(t *testing.T) {
+	s := newStory(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: "1h"})
+	s.now = s.now.Add(2 * time.Hour)
+	found := stops.Read(s.cluster, s.now)
+	if ending, areAll := found.ListEnding(); len(ending) != 1 || !areAll {
+		t.Errorf("expected the stop to end although the status does not say so, found %v", ending)
+	}
+}
+
 func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
 	s := newStory(map[string]string{
 		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ClusteringRequestedByAnnotation: "alice", mocov1beta2.ClusteringRequestVersionAnnotation: "1",

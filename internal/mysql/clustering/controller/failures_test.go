@@ -24,7 +24,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
-	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 	"github.com/torpor-dev/torpor/internal/testenv"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqld"
 	"github.com/torpor-dev/torpor/internal/testenv/mysqlpods"
@@ -122,8 +122,8 @@ func TestStopEndsByItself(t *testing.T) {
 	if early := end.Sub(e.clock.Now()); early > 0 {
 		t.Errorf("it ended %s too early", early)
 	}
-	if !strings.Contains(e.log.String(), clustering.EventStopEnded) {
-		t.Errorf("expected an event %s", clustering.EventStopEnded)
+	if !strings.Contains(e.log.String(), stoprecord.StopEndedEvent) {
+		t.Errorf("expected an event %s", stoprecord.StopEndedEvent)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
-	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -269,7 +269,7 @@ func TestStopThatCannotEnd(t *testing.T) {
 	e.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: end.Format(time.RFC3339)})
 	e.startManager(t)
 	testenv.Eventually(t, "it is overdue", func() error {
-		late, said := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(e.log.String(), clustering.EventStopOverdue)
+		late, said := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(e.log.String(), stoprecord.StopOverdueEvent)
 		return testenv.ErrorIf(late < time.Minute.Seconds() || !said, "found the metric %v and an event %t", late, said)
 	})
 	e.annotate(t, map[string]string{torporv1alpha1.UntilAnnotation: e.clock.Now().Add(time.Hour).Format(time.RFC3339)})
