@@ -11,17 +11,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-const (
-	// StopEndedEvent reports that a stop ended by itself, at the time of the annotation torpor.dev/until.
-	StopEndedEvent = "StopEnded"
-	// StopOverdueEvent reports that a stop goes on after the time of the annotation torpor.dev/until, and why.
-	StopOverdueEvent = "StopOverdue"
-	// RequesterUnknownEvent reports a stop of which no admission noted who asked for it.
-	RequesterUnknownEvent = "RequesterUnknown"
-	// AnnotationIgnoredEvent reports an annotation of a stop that makes no sense.
-	AnnotationIgnoredEvent = "AnnotationIgnored"
-)
-
 // DescribeIgnored says which annotation of a stop is ignored, and why; empty if none is.
 func (r Records) DescribeIgnored() string {
 	newest := r.Newest()
@@ -58,17 +47,17 @@ func Events(before, after Records, action string) []decision.Event {
 	var events []decision.Event
 	if begun, last := after.Newest(), before.Newest(); begun != nil && (last == nil || !last.Since.Equal(&begun.Since)) && isUnknown(begun.By) {
 		events = append(events, decision.Event{
-			Reason: RequesterUnknownEvent, Action: action,
+			Reason: EventRequesterUnknown, Action: action,
 			Note: "Expected the admission policies of Torpor to note who asked for the stop, found " + begun.By + "; install them as in docs/record.md",
 		})
 	}
 	if ended := after.Newest(); after.HasEnded() && !before.HasEnded() {
 		events = append(events, decision.Event{
-			Reason: StopEndedEvent, Action: action, Note: "The stop has ended by itself: it was until " + formatTime(ended.Until.Time),
+			Reason: EventStopEnded, Action: action, Note: "The stop has ended by itself: it was until " + formatTime(ended.Until.Time),
 		})
 	}
 	if ignored := after.DescribeIgnored(); ignored != "" && ignored != before.DescribeIgnored() {
-		events = append(events, decision.Event{Warning: true, Reason: AnnotationIgnoredEvent, Action: action, Note: ignored})
+		events = append(events, decision.Event{Warning: true, Reason: EventAnnotationIgnored, Action: action, Note: ignored})
 	}
 	return events
 }

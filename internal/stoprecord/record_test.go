@@ -168,7 +168,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			events := stoprecord.Events(nil, stoprecord.NextRecords(nil, s.asked, s.now), "Stop")
 			s.expect(t, true, "at once")
 			again := stoprecord.Events(s.records, stoprecord.NextRecords(s.records, s.asked, s.now), "Stop")
-			if len(events) != 1 || events[0].Reason != stoprecord.AnnotationIgnoredEvent || !events[0].Warning || len(again) != 0 {
+			if len(events) != 1 || events[0].Reason != stoprecord.EventAnnotationIgnored || !events[0].Warning || len(again) != 0 {
 				t.Errorf("found %+v, and then %+v", events, again)
 			}
 		},
@@ -179,7 +179,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			before := s.records
 			s.look()
 			events, again := stoprecord.Events(before, s.records, "Stop"), stoprecord.Events(s.records, stoprecord.NextRecords(s.records, s.asked, s.now), "Stop")
-			if len(events) != 1 || events[0].Reason != stoprecord.StopEndedEvent || len(again) != 0 {
+			if len(events) != 1 || events[0].Reason != stoprecord.EventStopEnded || len(again) != 0 {
 				t.Errorf("found %+v, and then %+v", events, again)
 			}
 		},
@@ -195,7 +195,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			if r := s.records[0]; r.By != "unknown (field manager kubectl-patch)" || s.records[1].StartedBy != "bob" {
 				t.Errorf("found %+v", s.records)
 			}
-			if events := stoprecord.Events(before, s.records, "Stop"); len(events) != 1 || events[0].Reason != stoprecord.RequesterUnknownEvent {
+			if events := stoprecord.Events(before, s.records, "Stop"); len(events) != 1 || events[0].Reason != stoprecord.EventRequesterUnknown {
 				t.Errorf("found %+v", events)
 			}
 			s.asked.IsStopped = false

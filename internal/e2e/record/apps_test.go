@@ -24,7 +24,7 @@ func TestStopOfAnAppEndsByItself(t *testing.T) {
 	app, _ := cfApps().build(t, h.hub, "shop").(*korifiv1alpha1.CFApp)
 	h.ExpectCreated(t, app)
 	h.patch(t, "alice", app, annotated(cfApps().stop, map[string]string{torporv1alpha1.UntilAnnotation: "tomorrow", torporv1alpha1.ReasonAnnotation: "a bill"}))
-	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.AnnotationIgnoredEvent, `found "tomorrow"`)
+	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.EventAnnotationIgnored, `found "tomorrow"`)
 	h.waitForStops(t, app, "it is recorded", [2]string{"alice"})
 	testenv.ExpectEqual(t, "why", "a bill", app.Status.Stops[0].Reason)
 
@@ -37,7 +37,7 @@ func TestStopOfAnAppEndsByItself(t *testing.T) {
 	h.WaitFor(t, "it is started", app, func() error {
 		return testenv.ErrorIf(app.Spec.DesiredState != korifiv1alpha1.StartedState || app.Status.Stops[0].Requested, "found %s, %+v", app.Spec.DesiredState, app.Status.Stops)
 	})
-	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.StopEndedEvent, "The stop has ended by itself")
+	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.EventStopEnded, "The stop has ended by itself")
 	for _, leftover := range []string{torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation} {
 		if value, isThere := app.Annotations[leftover]; isThere {
 			t.Errorf("expected %s to go with the stop, found %q", leftover, value)

@@ -159,7 +159,7 @@ func TestStopsOfAMySQLClusterEndByThemselves(t *testing.T) {
 		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.StoppedInstancesAnnotation: "[0]",
 		torporv1alpha1.UntilAnnotation: "tomorrow",
 	})
-	h.WaitForEvent(t, h.cluster.Namespace, stoprecord.AnnotationIgnoredEvent, `found "tomorrow"`)
+	h.WaitForEvent(t, h.cluster.Namespace, stoprecord.EventAnnotationIgnored, `found "tomorrow"`)
 	h.annotate(t, "alice", h.cluster, map[string]string{torporv1alpha1.UntilAnnotation: "1s"})
 	byItself := [2]string{"alice", torporv1alpha1.UntilAnnotation}
 	h.expectStops(t, "all end by themselves", byItself, byItself, byItself)
@@ -215,5 +215,5 @@ func TestStopThatNobodyNotes(t *testing.T) {
 	h.annotate(t, "carol", h.cluster, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"})
 	unknown := "unknown (field manager " + anotherProgram + ")"
 	h.expectStops(t, "nobody is said to have stopped it", [2]string{unknown}, [2]string{}, [2]string{})
-	h.WaitForEvent(t, h.cluster.Namespace, stoprecord.RequesterUnknownEvent, unknown)
+	h.WaitForEvent(t, h.cluster.Namespace, stoprecord.EventRequesterUnknown, unknown)
 }

@@ -141,11 +141,11 @@ func endsStopAtItsTime(t *testing.T, e *env) {
 	if stops := ended.Status.Stops; len(stops) != 1 || stops[0].By != requestingUser || stops[0].StartedBy != torporv1alpha1.UntilAnnotation || !stops[0].Requested {
 		t.Errorf("found %+v", stops)
 	}
-	e.WaitForEvent(t, s.key.Namespace, stoprecord.StopEndedEvent, "The stop has ended by itself")
+	e.WaitForEvent(t, s.key.Namespace, stoprecord.EventStopEnded, "The stop has ended by itself")
 
 	s.setUntil(t, "tomorrow")
 	s.awaitSettled(t, hivev1.PowerStateHibernating)
-	e.WaitForEvent(t, s.key.Namespace, stoprecord.AnnotationIgnoredEvent, `found "tomorrow"`)
+	e.WaitForEvent(t, s.key.Namespace, stoprecord.EventAnnotationIgnored, `found "tomorrow"`)
 	s.patch(t, "carol", `{"spec":{"powerState":"Running"}}`)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	if stops := s.get(t).Status.Stops; len(stops) != 2 || stops[0].Requested || stops[0].StartedBy != "carol" {

@@ -86,7 +86,7 @@ func TestRequesterIsRecorded(t *testing.T) {
 	if stops := s.get(t).Status.Stops; len(stops) != 2 || stops[0].By != "unknown (field manager some-program)" {
 		t.Errorf("expected two stops, the newest of nobody known; found %+v", stops)
 	}
-	e.WaitForEvent(t, s.key.Namespace, stoprecord.RequesterUnknownEvent, "found unknown (field manager some-program)")
+	e.WaitForEvent(t, s.key.Namespace, stoprecord.EventRequesterUnknown, "found unknown (field manager some-program)")
 }
 
 // TestStopEndsWhileNoManagerRuns has the time of a stop pass during an outage.

@@ -95,7 +95,7 @@ func isStartRefused(d *derivedFacts) bool {
 func refuseStart(d *derivedFacts, _ *instanceFacts) Plan {
 	refused, reason := joinFindings(listRefusals(d)), EventStartRefused
 	if d.IsStopOverdue {
-		reason = stoprecord.StopOverdueEvent
+		reason = stoprecord.EventStopOverdue
 	}
 	return Plan{
 		Stop: d.Stop, StartRefused: true, Why: "the start of clustering is refused: " + refused, After: refusedInterval,

@@ -114,12 +114,12 @@ func (s Switch) AnnounceEnd() stoprecord.Records {
 func (s Switch) EndEvent(action, why string) decision.Event {
 	if why != "" {
 		return decision.Event{
-			Warning: true, Reason: stoprecord.StopOverdueEvent, Action: action,
+			Warning: true, Reason: stoprecord.EventStopOverdue, Action: action,
 			Note: "The stop should have ended, and could not be taken back: " + why + "; take its annotations back",
 		}
 	}
 	return decision.Event{
-		Reason: stoprecord.StopEndedEvent, Action: action,
+		Reason: stoprecord.EventStopEnded, Action: action,
 		Note: "The stop has ended by itself: it was until " + s.Records[0].Until.UTC().Format(time.RFC3339),
 	}
 }

@@ -122,8 +122,8 @@ func TestStopEndsByItself(t *testing.T) {
 	if early := end.Sub(e.clock.Now()); early > 0 {
 		t.Errorf("it ended %s too early", early)
 	}
-	if !strings.Contains(e.log.String(), stoprecord.StopEndedEvent) {
-		t.Errorf("expected an event %s", stoprecord.StopEndedEvent)
+	if !strings.Contains(e.log.String(), stoprecord.EventStopEnded) {
+		t.Errorf("expected an event %s", stoprecord.EventStopEnded)
 	}
 }
 

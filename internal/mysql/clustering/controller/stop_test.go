@@ -269,7 +269,7 @@ func TestStopThatCannotEnd(t *testing.T) {
 	e.annotate(t, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: end.Format(time.RFC3339)})
 	e.startManager(t)
 	testenv.Eventually(t, "it is overdue", func() error {
-		late, said := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(e.log.String(), stoprecord.StopOverdueEvent)
+		late, said := e.metricValue(t, "torpor_mysql_stop_overdue_seconds"), strings.Contains(e.log.String(), stoprecord.EventStopOverdue)
 		return testenv.ErrorIf(late < time.Minute.Seconds() || !said, "found the metric %v and an event %t", late, said)
 	})
 	e.annotate(t, map[string]string{torporv1alpha1.UntilAnnotation: e.clock.Now().Add(time.Hour).Format(time.RFC3339)})
