@@ -60,6 +60,7 @@ func writeTable(t *testing.T, page *strings.Builder, title string, entries []ref
 	slices.SortFunc(entries, func(a, b referenceEntry) int {
 		return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.meaning, b.meaning))
 	})
+	entries = slices.Compact(entries) // An event of two features.
 	fmt.Fprintf(page, "\n## %s\n\n| name | meaning |\n|---|---|\n", title)
 	for _, e := range entries {
 		if e.meaning == "" {

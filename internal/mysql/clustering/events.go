@@ -34,4 +34,6 @@ const (
 	EventStartRefused = "StartRefused"
 	// EventStopped reports that clustering is stopped; a warning says what could not be finished.
 	EventStopped = "ClusteringStopped"
+	// EventStopOverdue reports that a stop goes on after the time of the annotation torpor.dev/until, and why.
+	EventStopOverdue = "StopOverdue"
 )

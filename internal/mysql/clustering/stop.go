@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/torpor-dev/torpor/internal/decision"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // A stop lets what is under way reach a point at which everything may be left alone: it begins no switchover, no fence
@@ -95,7 +94,7 @@ func isStartRefused(d *derivedFacts) bool {
 func refuseStart(d *derivedFacts, _ *instanceFacts) Plan {
 	refused, reason := joinFindings(listRefusals(d)), EventStartRefused
 	if d.IsStopOverdue {
-		reason = stoprecord.EventStopOverdue
+		reason = EventStopOverdue
 	}
 	return Plan{
 		Stop: d.Stop, StartRefused: true, Why: "the start of clustering is refused: " + refused, After: refusedInterval,
