@@ -37,7 +37,9 @@ func TestMySQLOnRealPods(t *testing.T) {
 		{"reconciliation stops, and a rollout waits for clustering too", (*mysqlSuite).testReconciliationStop},
 		{"a rollout replaces one Pod at a time, the primary last", (*mysqlSuite).testRollout},
 		{"volumes grow without a restart, and do not shrink", (*mysqlSuite).testVolumesGrow},
+		{"another cluster is born as a copy, and follows", (*mysqlSuite).testFollower},
 		{"sessions are encrypted, and passwords change while clients write", (*mysqlSuite).testRotation},
+		{"the copy outlives the passwords of its source, and becomes a cluster of its own", (*mysqlSuite).testPromotion},
 		{"a replica's server that hangs is restarted", (*mysqlSuite).testHungReplica},
 		{"the primary's server is killed", (*mysqlSuite).testPrimaryKilled},
 		{"the primary's Pod is deleted", (*mysqlSuite).testPrimaryDeleted},
@@ -200,6 +202,55 @@ func (s *mysqlSuite) expectNothingLost(t *testing.T) {
 		t.Errorf("acknowledged rows: expected all of %d, found %v missing", len(acknowledged), lost)
 	}
 	s.logf(t, "%d rows were acknowledged so far, and all of them are there", len(acknowledged))
+}
+
+// testFollower has a cluster cloned from the primary of another, which clients write to.
+func (s *mysqlSuite) testFollower(t *testing.T) {
+	s.startWriting(t)
+	s.queryPrimary(t, "CREATE USER follower@'%' IDENTIFIED BY 'follows'; GRANT BACKUP_ADMIN, REPLICATION SLAVE ON *.* TO follower@'%'")
+	began := time.Now()
+	s.apply(t, "follower.yaml", "{PASSWORD}", "follows")
+	s.waitUntilHealthy(t, "follower")
+	s.logf(t, "a copy of the cluster follows it after %.1fs; the longest time without an acknowledgement was %s", time.Since(began).Seconds(), s.writer.longestGap())
+	s.expectFollowed(t)
+	if got := s.query(t, "follower", 0, "SELECT @@super_read_only, COUNT(*) FROM information_schema.schemata WHERE schema_name = 'only_here'"); got != "1\t1" {
+		t.Errorf("expected a read-only copy in which INIT_AFTER_CLONE_SQL was run, found %q", got)
+	}
+}
+
+// expectFollowed waits until the copy has a row that is written now.
+func (s *mysqlSuite) expectFollowed(t *testing.T) {
+	t.Helper()
+	newest := s.queryPrimary(t, "SELECT MAX(id) FROM app.written")
+	eventually(t, "the copy has the newest row", func() error {
+		found, err := s.tryQuery(t, "follower", 0, "SELECT COUNT(*) FROM app.written WHERE id = "+newest)
+		return errors.Join(err, testenv.ErrorIf(found != "1", "expected row %s, found none", newest))
+	})
+}
+
+// testPromotion comes after a rotation of the source's passwords, by which the copy let nobody in any more.
+func (s *mysqlSuite) testPromotion(t *testing.T) {
+	eventually(t, "the kubelet has started the copy's server again", func() error {
+		restarts := s.kubectl(t, "get", "pod", "moco-follower-0", "-o", "jsonpath={.status.containerStatuses[?(@.name=='mysqld')].restartCount}")
+		return testenv.ErrorIf(restarts == "0", "not yet")
+	})
+	s.waitUntilHealthy(t, "follower")
+	s.logf(t, "the copy has its own accounts again")
+	s.expectFollowed(t)
+	began := time.Now()
+	s.kubectl(t, "patch", "mysqlcluster", "follower", "--type=merge", "-p", `{"spec":{"replicationSourceSecretName":null}}`)
+	eventually(t, "the copy takes writes", func() error {
+		_, err := s.tryQuery(t, "follower", 0, "INSERT INTO app.t VALUES (99, 'own')")
+		return err
+	})
+	s.logf(t, "the copy takes writes after %.1fs", time.Since(began).Seconds())
+	eventually(t, "its Pod makes no accounts any more", func() error {
+		found := s.kubectl(t, "get", "pod", "moco-follower-0", "-o", "jsonpath={.spec.volumes[*].name}")
+		return testenv.ErrorIf(strings.Contains(found, "take-over"), "found %s", found)
+	})
+	s.waitUntilHealthy(t, "follower")
+	s.kubectl(t, "delete", "mysqlcluster", "follower", "--wait")
+	s.expectNothingLost(t)
 }
 
 // testRotation leaves the old passwords valid, as the client that writes has one of them.
