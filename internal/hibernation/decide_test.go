@@ -43,6 +43,9 @@ func TestDecide(t *testing.T) {
 	followStart := expectedPlan{"machines are starting", NoAction{}, starting, hivev1.StartingMachinesReason, minProbeInterval}
 	waitStop := expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
 	writeNodes := expectedPlan{"write the nodes down", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately}
+	awaitSync := func(after time.Duration) expectedPlan {
+		return expectedPlan{"SyncSets not applied yet", NoAction{}, hivev1.SyncSetsNotAppliedReason, running, after}
+	}
 	writeResume := expectedPlan{"write the wake-up down", NoAction{}, starting, hivev1.StartingMachinesReason, immediately}
 	hibernates := expectedPlan{"asleep", NoAction{}, asleep, asleep, closeLookWindow}
 	inPart := func(do Action, after time.Duration) expectedPlan {
@@ -63,7 +66,13 @@ func TestDecide(t *testing.T) {
 		in   Observed
 		want expectedPlan
 	}{
-		"a deleted cluster is left alone": {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
+		"a young cluster is left on until its SyncSets are applied": {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Minute)), awaitSync(firstSyncInterval)},
+		"that wait has an end":                               {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(time.Second)), awaitSync(minCloudInterval)},
+		"that wait is over":                                  {observedCluster(wantHibernating, nil, on, apiWithNodes(), syncAwaited(0)), writeNodes},
+		"that wait is not for a silent cluster":              {observedCluster(wantHibernating, nil, on, syncAwaited(time.Minute), func(o *Observed) { o.API = Unreachable }), writeNodes},
+		"that wait is not for a cluster that has hibernated": {observedCluster(wantHibernating, resumedRecord(time.Hour), on, apiWithNodes(), syncAwaited(time.Minute)), writeNodes},
+		"that wait is none of a cluster that runs":           {observedCluster(hivev1.PowerStateRunning, nil, on, apiWithNodes(), syncAwaited(time.Minute)), runs(driftInterval)},
+		"a deleted cluster is left alone":                    {observedCluster(wantHibernating, openRecord(), off, func(o *Observed) { o.Deleted = true }), unknown("deleted", hivev1.DeletedReason, 0)},
 		"deletion comes before everything else": {
 			observedCluster(wantHibernating, nil, on, func(o *Observed) {
 				o.Deleted, o.Paused, o.Installed, o.Invalid, o.NoActuator, o.Incompatible, o.ObservationError = true, true, false, "x", "x", "x", throttledError()
@@ -225,6 +234,10 @@ func observedCluster(want hivev1.PowerState, record *hivev1.HibernationRecord, m
 		change(&o)
 	}
 	return o
+}
+
+func syncAwaited(rest time.Duration) func(*Observed) {
+	return func(o *Observed) { o.SyncAwaitedUntil = modelTime().Add(rest) }
 }
 
 func secondMachine(s actuator.MachineState) func(*Observed) {
@@ -579,6 +592,7 @@ func TestMayDial(t *testing.T) {
 	answers := reported(hivev1.ClusterUnreachableCondition, metav1.ConditionFalse, hivev1.ClusterReachableReason)
 	silent := reported(hivev1.ClusterUnreachableCondition, metav1.ConditionTrue, hivev1.ErrorConnectingToClusterReason)
 	unsupported := reported(hivev1.ClusterHibernatingCondition, metav1.ConditionFalse, hivev1.UnsupportedHibernationReason)
+	awaitsSync := reported(hivev1.ClusterHibernatingCondition, metav1.ConditionFalse, hivev1.SyncSetsNotAppliedReason)
 	for name, row := range map[string]struct {
 		wants      hivev1.PowerState
 		conditions []metav1.Condition
@@ -590,6 +604,8 @@ func TestMayDial(t *testing.T) {
 		"a cluster that is to hibernate":                                    {wantHibernating, []metav1.Condition{answers}, 0, false},
 		"a cluster that is to hibernate and cannot":                         {wantHibernating, []metav1.Condition{answers, unsupported}, 0, true},
 		"a cluster that is to hibernate, cannot, and is silent":             {wantHibernating, []metav1.Condition{silent, unsupported}, 0, false},
+		"a young cluster whose hibernation waits for its SyncSets":          {wantHibernating, []metav1.Condition{answers, awaitsSync}, 9 * time.Minute, true},
+		"a cluster whose hibernation has waited for its SyncSets":           {wantHibernating, []metav1.Condition{answers, awaitsSync}, 10 * time.Minute, false},
 		"a cluster that may run on":                                         {noState, []metav1.Condition{answers}, 59 * time.Minute, true},
 		"a cluster that has run for too long, also before that is reported": {noState, []metav1.Condition{answers}, time.Hour, false},
 		"a cluster that has run for too long, and says Running":             {hivev1.PowerStateRunning, []metav1.Condition{answers}, time.Hour, false},

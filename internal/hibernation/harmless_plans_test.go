@@ -79,6 +79,7 @@ func incompleteParts(p Plan) []string {
 		hivev1.StoppingHibernationReason: metav1.ConditionTrue, hivev1.HibernatingHibernationReason: metav1.ConditionTrue,
 		hivev1.ResumingHibernationReason: metav1.ConditionTrue,
 		hivev1.RunningHibernationReason:  metav1.ConditionFalse, hivev1.UnsupportedHibernationReason: metav1.ConditionFalse,
+		hivev1.SyncSetsNotAppliedReason: metav1.ConditionFalse,
 	}
 	want, named := statuses[p.Hibernating.Reason]
 	if !named {
@@ -282,6 +283,7 @@ func objectFacts() []Observed {
 		{Installed: true, Invalid: "A field is missing"},
 		{Installed: true, NoActuator: "No actuator"},
 		{Installed: true, Incompatible: "Too old"},
+		{Installed: true, SyncAwaitedUntil: modelTime().Add(time.Second)},
 		{Installed: true, NoActuator: "No actuator", Incompatible: "Too old"},
 		{Installed: true, ObservationError: &ObservationError{Class: actuator.Throttled, Message: "Slow down"}},
 	} {

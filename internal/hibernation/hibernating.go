@@ -5,6 +5,7 @@ package hibernation
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,6 +25,18 @@ func clusterHibernates(o Observed) Plan {
 		p.CloudInterval, p.RequeueAfter = closeLookInterval, max(left, minCloudInterval)
 	}
 	return p
+}
+
+// awaitFirstSync leaves a cluster on that was installed a short while ago: what it gets first may be what lets it sleep and wake.
+func awaitFirstSync(o Observed) Plan {
+	return Plan{
+		Hibernating: decision.False(hivev1.SyncSetsNotAppliedReason,
+			"Hibernation waits until the cluster's SyncSets have been applied for the first time, until "+o.SyncAwaitedUntil.UTC().Format(time.RFC3339)+" at the latest"),
+		Ready:        decision.True(hivev1.RunningHibernationReason, "The cluster runs and answers; it hibernates once its SyncSets have been applied"),
+		Unreachable:  reachableCondition(),
+		Record:       o.Record,
+		RequeueAfter: max(min(firstSyncInterval, o.SyncAwaitedUntil.Sub(o.Now)), minCloudInterval),
+	}
 }
 
 // awaitNodeRecord gives an API server that does not answer some time: without recorded nodes nobody but a human may be

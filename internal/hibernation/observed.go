@@ -25,6 +25,9 @@ type Observed struct {
 	Stops stoprecord.Records
 	// Timer is how long the cluster may run.
 	Timer RunTimer
+	// SyncAwaitedUntil is until when at the latest a hibernation waits for the cluster's SyncSets to be applied for the first time; zero if
+	// it does not.
+	SyncAwaitedUntil time.Time
 	// RequestedBy is who asked, and RequestedAt when; empty and zero if the API server did not note it.
 	RequestedBy string
 	RequestedAt time.Time
@@ -125,6 +128,15 @@ func NeedsCloud(o Observed) bool {
 // MayBeStopped reports whether the object alone lets the machines be stopped.
 func MayBeStopped(o Observed) bool {
 	return NeedsCloud(o) && o.shouldHibernate() && !o.isRequestedHibernationUnsupported()
+}
+
+// MayAwaitFirstSync reports whether it matters if the cluster's SyncSets have been applied: it is to hibernate and never has.
+func MayAwaitFirstSync(o Observed) bool { return MayBeStopped(o) && o.Record == nil }
+
+// awaitsFirstSync reports whether a hibernation waits for the first sync. Nothing can be applied to a cluster that does not answer, and
+// nothing is to be waited for where machines are off already.
+func (o Observed) awaitsFirstSync() bool {
+	return MayAwaitFirstSync(o) && o.API == Reachable && o.allMachinesAre(actuator.Running) && o.Now.Before(o.SyncAwaitedUntil)
 }
 
 // NeedsCluster reports whether the cluster has to be dialled, given its machines: to record its nodes before they stop, to follow it from

@@ -21,6 +21,9 @@ const (
 	minProbeInterval = 500 * time.Millisecond
 	// frequentProbeWindow is how long a resuming cluster is looked at that often.
 	frequentProbeWindow = 5 * time.Minute
+	// firstSyncWindow is how long after its installation a cluster's hibernation may wait for its SyncSets, as in Hive, and
+	// firstSyncInterval how often it is looked whether they have been applied.
+	firstSyncWindow, firstSyncInterval = 10 * time.Minute, 5 * time.Second
 	// nodeRecordWindow is how long after the request a stop waits for an API server that does not answer.
 	nodeRecordWindow = 30 * time.Second
 	// lateAfter is when machines that hang are named.

@@ -28,6 +28,8 @@ const (
 	StoppingHibernationReason = "Stopping"
 	// HibernatingHibernationReason means that every machine is stopped.
 	HibernatingHibernationReason = "Hibernating"
+	// SyncSetsNotAppliedReason means that hibernation is wanted, and a cluster that was installed a short while ago first gets its SyncSets.
+	SyncSetsNotAppliedReason = "SyncSetsNotApplied"
 	// UnsupportedHibernationReason means that hibernation is wanted, but the version or the platform cannot do it.
 	UnsupportedHibernationReason = "Unsupported"
 )

@@ -48,7 +48,7 @@ func (c Controller) mayStop(ctx context.Context, name types.NamespacedName) (boo
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	var cd hivev1.ClusterDeployment
-	if err := c.secrets.Get(ctx, name, &cd); err != nil {
+	if err := c.live.Get(ctx, name, &cd); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
 	// With Hive's schema the record is there only, and without it a cluster that was resumed has run too long.

@@ -50,7 +50,7 @@ type Controller struct {
 	Metrics *Metrics
 
 	client      client.Client
-	secrets     client.Reader
+	live        client.Reader
 	accounts    *accounts.Service
 	pool        *targetcluster.Pool
 	approvalLog *approvalLog
@@ -61,12 +61,13 @@ type Controller struct {
 
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=get;patch
+// +kubebuilder:rbac:groups=hiveinternal.openshift.io,resources=clustersyncs,verbs=get
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
+	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.accounts = accounts.NewService(c.Clock)
 	c.accounts.MayStop = c.mayStop
 	c.pool = targetcluster.NewPool(c.Dialer, c.Clock)

@@ -10,11 +10,14 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
@@ -63,6 +66,9 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 	if !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
 		seen.Incompatible, seen.HasNoVersion = "", true // The gate is one of OpenShift's.
 	}
+	if err := c.observeFirstSync(ctx, cd, seen); err != nil {
+		return nil, err
+	}
 	if hibernation.NeedsCloud(seen.Observed) && c.findTarget(ctx, cd, seen) {
 		if err := c.observeCloud(ctx, cd, seen); err != nil {
 			return nil, err
@@ -88,6 +94,29 @@ func (c Controller) observe(ctx context.Context, cd *hivev1.ClusterDeployment) (
 		c.pool.Rest(seen.name)
 	}
 	return seen, nil
+}
+
+// observeFirstSync asks whether the SyncSets of a young cluster have been applied. Where nobody keeps a ClusterSync of it nothing is
+// waited for.
+func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
+	deadline := hibernation.FirstSyncDeadline(cd)
+	if !seen.Now.Before(deadline) || !hibernation.MayAwaitFirstSync(seen.Observed) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	var sync hiveinternalv1alpha1.ClusterSync
+	err := c.live.Get(ctx, client.ObjectKeyFromObject(cd), &sync)
+	switch {
+	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err), meta.IsNoMatchError(err): // Nobody has a role for it, either.
+		return nil
+	case err != nil:
+		return fmt.Errorf("read the ClusterSync: %w", err)
+	}
+	if sync.Status.FirstSuccessTime == nil {
+		seen.SyncAwaitedUntil = deadline
+	}
+	return nil
 }
 
 // findTarget finds out where the cluster's machines are and with which credentials; false if that is an error to report.

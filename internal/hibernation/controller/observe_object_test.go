@@ -210,7 +210,7 @@ func TestOrderToStopIsHeldBackByTheRememberedRecord(t *testing.T) {
 			cd := s.buildClusterDeployment()
 			cd.Spec.HibernateAfter, cd.CreationTimestamp = "1h", metav1.NewTime(fixedTime().Add(-9*time.Hour))
 			cd.Annotations = map[string]string{statusannotation.KeyOf(Name): fmt.Sprintf(`{"hibernation":{"sleepStartedAt":%[1]q,"resumeStartedAt":%[1]q,"resumedAt":%[1]q}}`, row.resumedAt.Format(time.RFC3339))}
-			c := Controller{Clock: clocktesting.NewFakePassiveClock(fixedTime()), Actuators: map[string]actuator.Actuator{"aws": nil}, secrets: storedCluster{cd: cd}}
+			c := Controller{Clock: clocktesting.NewFakePassiveClock(fixedTime()), Actuators: map[string]actuator.Actuator{"aws": nil}, live: storedCluster{cd: cd}}
 			if got, err := c.mayStop(t.Context(), s.key); err != nil || got != row.want {
 				t.Errorf("expected %t, found %t (%v)", row.want, got, err)
 			}

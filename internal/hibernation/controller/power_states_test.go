@@ -12,10 +12,13 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -69,6 +72,7 @@ func scenarios() map[string]func(*testing.T, *env) {
 		"a paused cluster is left as it is, and goes on after the pause":        pausesAndContinues,
 		"a cluster that is deleted while it hibernates is left as it is":        deletedWhileHibernated,
 		"a cluster whose time is over hibernates, and resumes when it is asked": hibernatesAfterItsTime,
+		"a young cluster hibernates once it has got its SyncSets":               awaitsFirstSync,
 		"a stop ends at its time, whatever the spec goes on to say":             endsStopAtItsTime,
 		"a stop that was over before anybody looked stops nothing":              ignoresStopThatIsOver,
 	}
@@ -100,6 +104,31 @@ func hibernatesAndResumes(t *testing.T, e *env) {
 		return nil
 	})
 	s.awaitEvents(t, "Stopping", "Hibernating", "Resuming", "Running")
+}
+
+func awaitsFirstSync(t *testing.T, e *env) {
+	t.Helper()
+	s := e.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	cd := s.get(t)
+	sync := &hiveinternalv1alpha1.ClusterSync{ObjectMeta: metav1.ObjectMeta{Namespace: cd.Namespace, Name: cd.Name}}
+	e.ExpectCreated(t, sync)
+	installed := fmt.Sprintf(`{"status":{"installedTimestamp":%q}}`, time.Now().UTC().Format(time.RFC3339))
+	testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), cd, client.RawPatch(types.MergePatchType, []byte(installed))))
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernatingCondition, "False", hivev1.SyncSetsNotAppliedReason, []string{"at the latest"}})
+	waiting := s.get(t)
+	if !hibernation.MayDial(waiting, time.Now()) || waiting.Status.PowerState != hivev1.SyncSetsNotAppliedReason {
+		t.Errorf("expected a running cluster to which SyncSets can be applied, found %+v", waiting.Status)
+	}
+	sync.Status.FirstSuccessTime = new(metav1.NewTime(time.Now()))
+	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), sync))
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	if hibernation.MayDial(s.get(t), time.Now()) {
+		t.Error("expected a cluster that hibernates not to be dialled")
+	}
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
 }
 
 func hibernatesAfterItsTime(t *testing.T, e *env) {

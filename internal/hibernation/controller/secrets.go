@@ -29,7 +29,7 @@ func (c Controller) readSecret(ctx context.Context, namespace, name string) (map
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	var s corev1.Secret
-	if err := c.secrets.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &s); err != nil {
+	if err := c.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &s); err != nil {
 		return nil, fmt.Errorf("read secret %s: %w", name, err)
 	}
 	return s.Data, nil
