@@ -232,7 +232,8 @@ func NewMySQL(server, busybox string) (Image, error) {
 	t.AddDir("var/lib/mysql-files", 0o750, mysqlUser)
 	t.AddDir("run/mysqld", 0o755, mysqlUser)
 	err := t.CopyPrograms(server, "usr/sbin/mysqld", "usr/bin/mysql", "usr/bin/mysqldump", "usr/bin/mysqladmin", "usr/bin/mysqlbinlog",
-		"usr/lib/mysql/plugin/semisync_source.so", "usr/lib/mysql/plugin/semisync_replica.so", "usr/lib/mysql/plugin/mysql_clone.so")
+		"usr/lib/mysql/plugin/semisync_source.so", "usr/lib/mysql/plugin/semisync_replica.so", "usr/lib/mysql/plugin/mysql_clone.so",
+		"usr/lib/mysql/plugin/component_reference_cache.so")
 	if err != nil {
 		return Image{}, err
 	}

@@ -649,7 +649,8 @@ func TestCopyMakesItsAccountsAnew(t *testing.T) {
 		return errors.Join(err, testenv.ErrorIf(err != nil, "%s", out))
 	}
 	testenv.ExpectNoError(t, isAlive())
-	execStatements(t, here, "SET GLOBAL super_read_only=0", "ALTER USER 'moco-admin'@'%' IDENTIFIED BY 'changed at the source'", "SET GLOBAL super_read_only=1")
+	here.SetMaxOpenConns(1)
+	execStatements(t, here, "SET sql_log_bin=0", "SET GLOBAL super_read_only=0", "ALTER USER 'moco-admin'@'%' IDENTIFIED BY 'changed at the source'", "ALTER USER 'moco-admin'@'%' DISCARD OLD PASSWORD", "SET GLOBAL super_read_only=1")
 	if err := isAlive(); err == nil {
 		t.Error("expected a copy that lets its owner in no more not to be alive")
 	}
