@@ -186,10 +186,10 @@ func (c Config) makeImages() ([]string, error) {
 	return append(files, mysql), err
 }
 
-// mysqlImage is the only one that takes its time; what it is made of only changes when it is fetched anew.
+// mysqlImage is the only one that takes its time, so that it is kept until this program is built anew.
 func (c Config) mysqlImage(busybox string) (string, error) {
 	file := c.imageFile(images.MySQL)
-	if fileExists(file) {
+	if isNewerThanProgram(file) {
 		return file, nil
 	}
 	image, err := images.NewMySQL(c.MySQL, busybox)
@@ -217,4 +217,18 @@ func (c Config) imageFile(name string) string {
 func fileExists(file string) bool {
 	_, err := os.Stat(file)
 	return err == nil
+}
+
+// isNewerThanProgram reports whether a file is there and was written after this program was built.
+func isNewerThanProgram(file string) bool {
+	program, err := os.Executable()
+	if err != nil {
+		return false
+	}
+	built, err := os.Stat(program)
+	if err != nil {
+		return false
+	}
+	written, err := os.Stat(file)
+	return err == nil && written.ModTime().After(built.ModTime())
 }
