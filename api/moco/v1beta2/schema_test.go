@@ -626,7 +626,7 @@ func TestUnsupported(t *testing.T) {
 		},
 		"the agent":           {mocov1beta2.MySQLClusterSpec{AgentUseLocalhost: true}, []string{"spec.agentUseLocalhost"}},
 		"log rotation":        {mocov1beta2.MySQLClusterSpec{LogRotationSchedule: "@daily"}, []string{"spec.logRotationSchedule"}},
-		"a source outside":    {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, []string{"spec.replicationSourceSecretName"}},
+		"a source outside":    {mocov1beta2.MySQLClusterSpec{ReplicationSourceSecretName: new("donor")}, nil},
 		"the slow query log":  {mocov1beta2.MySQLClusterSpec{SlowQueryLogConfigTmpl: new("x")}, []string{"spec.slowQueryLogConfigTmpl"}},
 		"the name of the Pod": {mocov1beta2.MySQLClusterSpec{PodTemplate: mocov1beta2.PodTemplate{ObjectMeta: namedMeta()}}, []string{"spec.podTemplate.metadata.name"}},
 		"names of Services, sorted": {
