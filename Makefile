@@ -30,7 +30,7 @@ mysql nova: local ## Fetch a real MySQL server, or OpenStack's compute service, 
 s3 helm: ## Build versitygw, the S3 server of the tests, or helm, for the tests of the chart, into .cache/bin (the first time: two minutes)
 	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ $(if $(filter helm,$@),helm.sh/helm/v3/cmd/helm,github.com/versity/versitygw/cmd/versitygw)
 demo: ## See it work: NAME=hibernate (default), cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
-bench: ## Measure: NAME=hibernate (default, 6 min), fleet (15), conditional (30; BENCH=--quick: 4), mysql (15), restart (12) or sync (1)
+bench: ## Measure: NAME=hibernate (default, 6 min), fleet (15), conditional (30; BENCH=--quick: 4), mysql (15), restart (12), sync (1) or record (6)
 soak: ## Break things at random and look for what is lost: NAME=mysql (default, 20 min) or conditional (10), SOAK=20m SEED=1
 demo bench soak:
 	@$(MAKE) $@-$(or $(NAME),$(if $(filter soak,$@),mysql,hibernate))
@@ -44,8 +44,8 @@ bench-conditional soak-conditional: local
 	@cd conditional/bench && go run $(if $(findstring soak,$@),-race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1),. --out $(CURDIR)/.cache/bench/conditional.json $(BENCH))
 bench-mysql: local torpor mysql s3
 	@$(GOBENCH) ./internal/e2e/mysql -run 'TestBench$$'
-bench-restart bench-sync: local torpor
-	@$(GOBENCH) ./internal/$(if $(findstring sync,$@),syncset/controller -run 'TestBenchSync$$',e2e/cf -run 'TestBenchRestart$$')
+bench-restart bench-sync bench-record: local torpor
+	@$(GOBENCH) ./internal/$(or $(if $(findstring sync,$@),syncset/controller),$(if $(findstring record,$@),e2e/record),e2e/cf) -run 'TestBench(Restart|Sync|Record)$$'
 soak-mysql: local mysql
 	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GOBENCH) ./internal/e2e/mysql -run 'TestSoak$$'
 up: local torpor ## Run a hub, a cloud, a cluster and torpor, until `make down`

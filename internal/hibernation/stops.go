@@ -23,13 +23,13 @@ func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records) hivev
 
 // StopEvents are what has happened to the stops since the record before.
 func StopEvents(before, after stoprecord.Records) []decision.Event {
-	return stoprecord.Events(before, after, powerAction)
+	return stoprecord.Events(before, after, torporv1alpha1.UntilAnnotation, powerAction)
 }
 
 // stopNote says who asked for the hibernation, why and until when, and what is wrong with that.
 func (o Observed) stopNote() string {
 	note := o.Stops.Describe()
-	if ignored := o.Stops.DescribeIgnored(); ignored != "" {
+	if ignored := o.Stops.DescribeIgnored(torporv1alpha1.UntilAnnotation); ignored != "" {
 		note += "; " + ignored
 	}
 	return note

@@ -4,24 +4,22 @@ package stoprecord
 
 import (
 	"fmt"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"strings"
 	"time"
-
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/decision"
 )
 
-// DescribeIgnored says which annotation of a stop is ignored, and why; empty if none is.
-func (r Records) DescribeIgnored() string {
+// DescribeIgnored says why the annotation that should say when the stop ends is ignored; empty if it is not.
+func (r Records) DescribeIgnored(untilAnnotation string) string {
 	newest := r.Newest()
 	if newest == nil || newest.RequestedUntil == "" || newest.Until != nil {
 		return ""
 	}
 	if _, err := ParseUntil(newest.RequestedUntil, newest.Since.Time); err != nil {
-		return err.Error()
+		return fmt.Sprintf("%s is ignored: %s; correct or remove it", untilAnnotation, err)
 	}
 	return fmt.Sprintf("%s is ignored: expected a time after the stop began at %s, found %q, which an earlier stop left; set another or remove it",
-		torporv1alpha1.UntilAnnotation, formatTime(newest.Since.Time), newest.RequestedUntil)
+		untilAnnotation, formatTime(newest.Since.Time), newest.RequestedUntil)
 }
 
 // Describe says who asked for the stop that holds, why and until when, to be put behind a sentence; empty if none holds.
@@ -38,12 +36,15 @@ func (r Records) Describe() string {
 	}
 	if newest.Until != nil {
 		text += "; until " + formatTime(newest.Until.Time)
+		if newest.UntilBy != "" && newest.UntilBy != newest.By {
+			text += ", which " + newest.UntilBy + " set"
+		}
 	}
 	return text
 }
 
-// Events are what has happened from one record to the next.
-func Events(before, after Records, action string) []decision.Event {
+// Events are what has happened from one record to the next, of a stop whose end is said by an annotation.
+func Events(before, after Records, untilAnnotation, action string) []decision.Event {
 	var events []decision.Event
 	if begun, last := after.Newest(), before.Newest(); begun != nil && (last == nil || !last.Since.Equal(&begun.Since)) && isUnknown(begun.By) {
 		events = append(events, decision.Event{
@@ -56,7 +57,7 @@ func Events(before, after Records, action string) []decision.Event {
 			Reason: EventStopEnded, Action: action, Note: "The stop has ended by itself: it was until " + formatTime(ended.Until.Time),
 		})
 	}
-	if ignored := after.DescribeIgnored(); ignored != "" && ignored != before.DescribeIgnored() {
+	if ignored := after.DescribeIgnored(untilAnnotation); ignored != "" && ignored != before.DescribeIgnored(untilAnnotation) {
 		events = append(events, decision.Event{Warning: true, Reason: EventAnnotationIgnored, Action: action, Note: ignored})
 	}
 	return events

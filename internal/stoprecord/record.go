@@ -3,6 +3,7 @@
 package stoprecord
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -74,7 +75,7 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 	case !isOver && newest.EndedAt != nil:
 		// Somebody has set a later end, or none, after the stop had ended: it is another one.
 		newest.Requested = false
-		again := torporv1alpha1.StopRecord{Since: metav1.NewTime(now), By: newest.By, RequestVersion: newest.RequestVersion, Requested: true}
+		again := torporv1alpha1.StopRecord{Since: metav1.NewTime(now), By: cmp.Or(asked.UntilBy, newest.By), RequestVersion: newest.RequestVersion, Requested: true}
 		next = next.add(again)
 		setEnd(next.Newest(), asked, now)
 	}
@@ -127,7 +128,7 @@ func setEnd(stop *torporv1alpha1.StopRecord, asked Request, now time.Time) {
 	if text == stop.RequestedUntil {
 		return
 	}
-	stop.RequestedUntil, stop.Until = text, nil
+	stop.RequestedUntil, stop.Until, stop.UntilBy = text, nil, asked.UntilBy
 	if asked.Until == "" {
 		return
 	}

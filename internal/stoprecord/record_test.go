@@ -18,6 +18,32 @@ import (
 
 func start() time.Time { return time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC) }
 
+func TestUntilNotesNameTheLastWriter(t *testing.T) {
+	const until, note = "torpor.dev/clustering-until", "torpor.dev/clustering-until-noted"
+	type annotations = map[string]string
+	for name, row := range map[string]struct {
+		before, after annotations
+		want, by      string
+	}{
+		"a new end":                         {nil, annotations{until: "8h"}, "8h by alice", "alice"},
+		"another end":                       {annotations{until: "8h", note: "8h by bob"}, annotations{until: "9h", note: "8h by bob"}, "9h by alice", "alice"},
+		"an end that stays":                 {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h"}, "8h by bob", "bob"},
+		"a forged note":                     {annotations{until: "8h", note: "8h by bob"}, annotations{until: "8h", note: "8h by the-ceo"}, "8h by bob", "bob"},
+		"an end that was not noted":         {annotations{until: "8h"}, annotations{until: "8h", note: "8h by the-ceo"}, "", ""},
+		"an end that is taken away":         {annotations{until: "8h", note: "8h by bob"}, annotations{note: "8h by bob"}, "", ""},
+		"a note about an earlier end":       {annotations{until: "9h", note: "8h by bob"}, annotations{until: "9h"}, "8h by bob", ""},
+		"a longer text than any end":        {nil, annotations{until: strings.Repeat("9h", 40)}, "", ""},
+		"a text that has the word of notes": {nil, annotations{until: "8h by bob"}, "8h by bob by alice", "alice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := stoprecord.NextUntilNote(row.before, row.after, until, "alice")
+			if by := stoprecord.ReadUntilNote(annotations{until: row.after[until], note: found}, until); found != row.want || by != row.by {
+				t.Errorf("expected the note %q by %q, found %q by %q", row.want, row.by, found, by)
+			}
+		})
+	}
+}
+
 func TestParseUntil(t *testing.T) {
 	for text, want := range map[string]time.Time{
 		"2026-11-23T22:00:00Z":      start().Add(13 * time.Hour),
@@ -35,8 +61,12 @@ func TestParseUntil(t *testing.T) {
 	for _, text := range []string{"", "tomorrow", "8", "-8h", "0s", "2026-11-23", "2026-11-23 22:00", strings.Repeat("9h", 40)} {
 		t.Run("it says what is wrong with "+text, func(t *testing.T) {
 			_, err := stoprecord.ParseUntil(text, start())
-			if err == nil || !strings.Contains(err.Error(), "torpor.dev/until is ignored: expected a time such as") || len(err.Error()) > 300 {
+			if err == nil || !strings.Contains(err.Error(), "expected a time such as") || len(err.Error()) > 300 {
 				t.Errorf("found %v", err)
+			}
+			told := stoprecord.Records{{Requested: true, RequestedUntil: text}}.DescribeIgnored("torpor.dev/instances-until")
+			if text != "" && !(strings.HasPrefix(told, "torpor.dev/instances-until is ignored: expected a time such as") && strings.HasSuffix(told, "correct or remove it")) {
+				t.Errorf("expected the annotation and what to do, found %q", told)
 			}
 		})
 	}
@@ -120,7 +150,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 		"an end that is over before the stop begins is ignored, and that is told": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "2026-11-23T08:59:00Z")
 			s.expect(t, true, "at once")
-			if told := s.records.DescribeIgnored(); !strings.Contains(told, "which an earlier stop left") {
+			if told := s.records.DescribeIgnored(torporv1alpha1.UntilAnnotation); !strings.Contains(told, "which an earlier stop left") {
 				t.Errorf("found %q", told)
 			}
 		},
@@ -143,7 +173,11 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			s.look()
 			s.wait(59 * time.Minute)
 			s.setUntil("3h")
+			s.asked.UntilBy = "bob"
 			s.expect(t, true, "prolonged")
+			if stop := s.records[0]; stop.By != "alice" || stop.UntilBy != "bob" || !strings.HasSuffix(s.records.Describe(), ", which bob set") {
+				t.Errorf("expected a stop by alice whose end bob set, found %+v: %s", stop, s.records.Describe())
+			}
 			s.wait(2 * time.Hour)
 			s.expect(t, true, "after its first end")
 			s.wait(time.Hour)
@@ -158,16 +192,20 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			s.wait(2 * time.Hour)
 			s.look()
 			s.setUntil("2h")
+			s.asked.UntilBy = "bob"
 			s.expect(t, true, "again")
+			if s.records[0].By != "bob" || s.records[0].UntilBy != "bob" || s.records[1].By != "alice" {
+				t.Errorf("expected bob to have stopped it again, found %+v", s.records)
+			}
 			if len(s.records) != 2 || s.records[1].Requested || s.records[1].StartedBy != torporv1alpha1.UntilAnnotation || s.records[0].EndedAt != nil {
 				t.Errorf("found %+v", s.records)
 			}
 		},
 		"an end that makes no sense is ignored, and that is told once": func(t *testing.T, s *switchStory) {
 			s.stop("alice", "tomorrow")
-			events := stoprecord.Events(nil, stoprecord.NextRecords(nil, s.asked, s.now), "Stop")
+			events := stoprecord.Events(nil, stoprecord.NextRecords(nil, s.asked, s.now), torporv1alpha1.UntilAnnotation, "Stop")
 			s.expect(t, true, "at once")
-			again := stoprecord.Events(s.records, stoprecord.NextRecords(s.records, s.asked, s.now), "Stop")
+			again := stoprecord.Events(s.records, stoprecord.NextRecords(s.records, s.asked, s.now), torporv1alpha1.UntilAnnotation, "Stop")
 			if len(events) != 1 || events[0].Reason != stoprecord.EventAnnotationIgnored || !events[0].Warning || len(again) != 0 {
 				t.Errorf("found %+v, and then %+v", events, again)
 			}
@@ -178,7 +216,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			s.wait(time.Hour)
 			before := s.records
 			s.look()
-			events, again := stoprecord.Events(before, s.records, "Stop"), stoprecord.Events(s.records, stoprecord.NextRecords(s.records, s.asked, s.now), "Stop")
+			events, again := stoprecord.Events(before, s.records, torporv1alpha1.UntilAnnotation, "Stop"), stoprecord.Events(s.records, stoprecord.NextRecords(s.records, s.asked, s.now), torporv1alpha1.UntilAnnotation, "Stop")
 			if len(events) != 1 || events[0].Reason != stoprecord.EventStopEnded || len(again) != 0 {
 				t.Errorf("found %+v, and then %+v", events, again)
 			}
@@ -195,7 +233,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			if r := s.records[0]; r.By != "unknown (field manager kubectl-patch)" || s.records[1].StartedBy != "bob" {
 				t.Errorf("found %+v", s.records)
 			}
-			if events := stoprecord.Events(before, s.records, "Stop"); len(events) != 1 || events[0].Reason != stoprecord.EventRequesterUnknown {
+			if events := stoprecord.Events(before, s.records, torporv1alpha1.UntilAnnotation, "Stop"); len(events) != 1 || events[0].Reason != stoprecord.EventRequesterUnknown {
 				t.Errorf("found %+v", events)
 			}
 			s.asked.IsStopped = false

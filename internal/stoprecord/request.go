@@ -19,6 +19,8 @@ const UnknownRequester = "unknown"
 const (
 	// maxReason is how much of a reason is kept, in bytes: the record has ten of them.
 	maxReason = 512
+	// noteSeparator is between what was written and who did.
+	noteSeparator = " by "
 	// maxUntil is longer than any time and any sensible duration.
 	maxUntil = 64
 )
@@ -34,6 +36,8 @@ type Request struct {
 	At           time.Time
 	// Reason and Until are the annotations.
 	Reason, Until string
+	// UntilBy is who wrote that of Until, as admission noted it; empty if it did not.
+	UntilBy string
 	// UntilWrittenAt is when that of Until was written; zero if nobody noted it.
 	UntilWrittenAt time.Time
 }
@@ -60,8 +64,30 @@ func ParseUntil(text string, writtenAt time.Time) (time.Time, error) {
 			return writtenAt.Add(d), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%s is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found %.40q; correct or remove it",
-		torporv1alpha1.UntilAnnotation, text)
+	return time.Time{}, fmt.Errorf("expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found %.40q", text)
+}
+
+// ReadUntilNote returns who wrote when a stop ends, from the note of admission; empty if there is none about what the annotation says now.
+func ReadUntilNote(annotations map[string]string, untilAnnotation string) string {
+	until := annotations[untilAnnotation]
+	by, isAboutThis := strings.CutPrefix(annotations[untilAnnotation+torporv1alpha1.NotedSuffix], until+noteSeparator)
+	if until == "" || !isAboutThis {
+		return ""
+	}
+	return by
+}
+
+// NextUntilNote is the note of a request in which a user makes annotations of those of before; empty if there is to be none. Longer texts
+// than any end are not noted.
+func NextUntilNote(before, annotations map[string]string, untilAnnotation, user string) string {
+	switch until := annotations[untilAnnotation]; {
+	case until == "" || len(until) > maxUntil:
+		return ""
+	case until == before[untilAnnotation]:
+		return before[untilAnnotation+torporv1alpha1.NotedSuffix]
+	default:
+		return until + noteSeparator + user
+	}
 }
 
 // truncate cuts a text so that no character is broken.

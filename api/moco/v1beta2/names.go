@@ -43,6 +43,22 @@ const (
 	InstancesRequestVersionAnnotation = "torpor.dev/instances-request-version"
 )
 
+// Annotations that say more about one stop. Where a switch has none of its own, torpor.dev/until and torpor.dev/reason are about it.
+const (
+	// ClusteringUntilAnnotation is when a stop of clustering ends by itself, as torpor.dev/until has it.
+	ClusteringUntilAnnotation = "torpor.dev/clustering-until"
+	// ClusteringReasonAnnotation is why clustering is stopped, in a sentence for people.
+	ClusteringReasonAnnotation = "torpor.dev/clustering-reason"
+	// ReconciliationUntilAnnotation is when a stop of reconciliation ends by itself, as torpor.dev/until has it.
+	ReconciliationUntilAnnotation = "torpor.dev/reconciliation-until"
+	// ReconciliationReasonAnnotation is why reconciliation is stopped, in a sentence for people.
+	ReconciliationReasonAnnotation = "torpor.dev/reconciliation-reason"
+	// InstancesUntilAnnotation is when single instances are no longer left alone, as torpor.dev/until has it.
+	InstancesUntilAnnotation = "torpor.dev/instances-until"
+	// InstancesReasonAnnotation is why single instances are left alone, in a sentence for people.
+	InstancesReasonAnnotation = "torpor.dev/instances-reason"
+)
+
 // The annotation of the Secret with a cluster's passwords, and its value: upstream's plugin reads no Secret without.
 const (
 	// SecretVersionAnnotation says how the Secret is laid out.

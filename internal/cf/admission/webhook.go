@@ -22,6 +22,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // Where the API server asks, as config/webhook says.
@@ -58,6 +59,11 @@ func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
 			return rejectInvalid(err)
 		}
 		revision.SetRevisionAnnotations(old, updated, marks, by, w.Clock.Now())
+		if note := nextUntilNote(old, updated, by); note != "" {
+			updated.Annotations[torporv1alpha1.UntilNotedAnnotation] = note
+		} else {
+			delete(updated.Annotations, torporv1alpha1.UntilNotedAnnotation)
+		}
 		return patchAnnotations(r.Object.Raw, updated.Annotations)
 	})}
 }
@@ -75,8 +81,20 @@ func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
 		if err := revision.ValidateRevisionAnnotations(old, updated, by); err != nil {
 			return rejectInvalid(err)
 		}
+		if want, found := nextUntilNote(old, updated, by), updated.Annotations[torporv1alpha1.UntilNotedAnnotation]; found != want {
+			return rejectInvalid(fmt.Errorf("metadata.annotations[%s]: expected %q, found %.80q; leave it out", torporv1alpha1.UntilNotedAnnotation, want, found))
+		}
 		return admission.Allowed("")
 	})}
+}
+
+// nextUntilNote notes who says when a stop ends.
+func nextUntilNote(old, updated *korifiv1alpha1.CFApp, by string) string {
+	var before map[string]string
+	if old != nil {
+		before = old.Annotations
+	}
+	return stoprecord.NextUntilNote(before, updated.Annotations, torporv1alpha1.UntilAnnotation, by)
 }
 
 // decodeApps are the app before and after, and whose change it is; there is none before a creation.

@@ -22,6 +22,7 @@ func NextStops(app *korifiv1alpha1.CFApp, now time.Time) stoprecord.Records {
 func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	current := revision.DescribeCurrent(app)
 	asked := stoprecord.Request{Reason: app.Annotations[torporv1alpha1.ReasonAnnotation], Until: app.Annotations[torporv1alpha1.UntilAnnotation]}
+	asked.UntilBy = stoprecord.ReadUntilNote(app.Annotations, torporv1alpha1.UntilAnnotation)
 	if written := stoprecord.WriteTimeOf(app, torporv1alpha1.UntilAnnotation); written != nil {
 		asked.UntilWrittenAt = written.Time
 	}
@@ -49,7 +50,7 @@ func endsStop(o Observed) bool {
 // stopNote says who asked for the stop, why and until when, and what is wrong with that.
 func stopNote(stops stoprecord.Records) string {
 	note := stops.Describe()
-	if ignored := stops.DescribeIgnored(); ignored != "" {
+	if ignored := stops.DescribeIgnored(torporv1alpha1.UntilAnnotation); ignored != "" {
 		note += "; " + ignored
 	}
 	if stops.HasEnded() {

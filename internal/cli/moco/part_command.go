@@ -24,6 +24,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 const (
@@ -167,7 +169,7 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 	}
 	r.before, r.change, r.Findings = before, &c, nil
 	if p.stop {
-		r.Reason, r.Until = c.annotations[torporv1alpha1.ReasonAnnotation], c.annotations[torporv1alpha1.UntilAnnotation]
+		r.Reason, r.Until = c.annotations[p.part.ReasonAnnotation(c.annotations)], c.annotations[p.part.UntilAnnotation(c.annotations)]
 	}
 	if err := p.refuseHarmfulStart(before, r); err != nil {
 		return err
@@ -192,7 +194,7 @@ func (p *partCommand) tryWriteRequest(ctx context.Context, kube *kubeClient, r *
 // needsLook reports whether a start has to be judged by a look at the instances that begins after it was asked for. What
 // the status says may be from before the last mistake, or from before it was mended.
 func (p *partCommand) needsLook(c *mocov1beta2.MySQLCluster) bool {
-	isStopped := c.Annotations[p.part.annotation] == stopValue || p.part.isStartRefused(c)
+	isStopped := c.Annotations[p.part.Name] == stopValue || p.part.isStartRefused(c)
 	return !p.stop && p.part == clusteringPart() && !p.force && isStopped && c.Status.Pause != nil && c.Status.Pause.ObservedAt != nil
 }
 
@@ -281,7 +283,7 @@ func (p *partCommand) printResult(r *partResult, many bool) {
 	case p.stop:
 		fmt.Fprintf(p.Out, "changed reason and until of %s\n", describeCluster(r.before))
 	default:
-		fmt.Fprintf(p.Out, "removed %s=%q from %s; it did not stop anything\n", p.part.annotation, r.change.removedValue, describeCluster(r.before))
+		fmt.Fprintf(p.Out, "removed %s=%q from %s; it did not stop anything\n", p.part.Name, r.change.removedValue, describeCluster(r.before))
 	}
 }
 
@@ -294,14 +296,17 @@ func writeJSON(w io.Writer, value any) error {
 	return nil
 }
 
-type clusterPart struct{ name, annotation, condition string }
+type clusterPart struct {
+	stoprecord.AnnotationSwitch
+	name, condition string
+}
 
 func clusteringPart() clusterPart {
-	return clusterPart{"clustering", mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ClusteringActiveCondition}
+	return clusterPart{stops.ClusteringSwitch(), "clustering", mocov1beta2.ClusteringActiveCondition}
 }
 
 func reconciliationPart() clusterPart {
-	return clusterPart{"reconciliation", mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.ReconciliationActiveCondition}
+	return clusterPart{stops.ReconciliationSwitch(), "reconciliation", mocov1beta2.ReconciliationActiveCondition}
 }
 
 // stopValue is the only value of an annotation that stops.
@@ -331,40 +336,61 @@ type annotationChange struct {
 
 // isStopped reports whether somebody asks for the part to be stopped: only that one value does.
 func (p clusterPart) isStopped(annotations map[string]string) bool {
-	return annotations[p.annotation] == stopValue
+	return annotations[p.Name] == stopValue
 }
 
-// changeAnnotations returns what the request changes. Both parts share a reason and a time; they go when neither is stopped.
+// changeAnnotations returns what the request changes. A part's reason and time go with its stop, and those of all parts with the last.
 func (w partRequest) changeAnnotations(annotations map[string]string, now time.Time) annotationChange {
 	c := annotationChange{annotations: maps.Clone(annotations)}
 	if c.annotations == nil {
 		c.annotations = map[string]string{}
 	}
-	until, err := time.Parse(time.RFC3339, annotations[torporv1alpha1.UntilAnnotation])
-	isOver := err == nil && !now.Before(until)
 	// A stop that is over ends at any moment. One that is asked for now is another, and does not take its time over.
-	was := w.part.isStopped(annotations) && (!w.stop || !isOver)
-	value, found := annotations[w.part.annotation]
+	was := w.part.isStopped(annotations) && (!w.stop || !w.part.isOver(annotations, now))
+	value, found := annotations[w.part.Name]
 	c.alreadyDone = was == w.stop
 	if found && !was {
 		c.removedValue = value
 	}
-	delete(c.annotations, w.part.annotation)
-	other := (clusteringPart().isStopped(c.annotations) || reconciliationPart().isStopped(c.annotations)) && !isOver
-	if w.stop {
-		c.annotations[w.part.annotation] = stopValue
+	delete(c.annotations, w.part.Name)
+	isAnother := w.stop && !was || !w.stop && found
+	isAlone := !isAnythingStopped(c.annotations, now)
+	if isAnother {
+		delete(c.annotations, w.part.Reason)
+		delete(c.annotations, w.part.Until)
 	}
-	if !other && (w.stop && !was || !w.stop && found) {
+	if isAlone && (isAnother || w.reason != nil) {
 		delete(c.annotations, torporv1alpha1.ReasonAnnotation)
+	}
+	if isAlone && (isAnother || w.until != nil) {
 		delete(c.annotations, torporv1alpha1.UntilAnnotation)
+	}
+	if w.stop {
+		c.annotations[w.part.Name] = stopValue
 	}
 	if w.part == clusteringPart() {
 		delete(c.annotations, mocov1beta2.LookRequestedAnnotation)
 		delete(c.annotations, mocov1beta2.ForceStartAnnotation)
 	}
-	setOrDelete(c.annotations, torporv1alpha1.ReasonAnnotation, w.reason)
-	setOrDelete(c.annotations, torporv1alpha1.UntilAnnotation, w.until)
+	setOrDelete(c.annotations, w.part.Reason, w.reason)
+	setOrDelete(c.annotations, w.part.Until, w.until)
 	return c
+}
+
+// isOver reports whether the time of a part's stop has come.
+func (p clusterPart) isOver(annotations map[string]string, now time.Time) bool {
+	until, err := time.Parse(time.RFC3339, annotations[p.UntilAnnotation(annotations)])
+	return err == nil && !now.Before(until)
+}
+
+// isAnythingStopped reports whether somebody asks for a stop whose time has not come.
+func isAnythingStopped(annotations map[string]string, now time.Time) bool {
+	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
+		if p.isStopped(annotations) && !p.isOver(annotations, now) {
+			return true
+		}
+	}
+	return annotations[mocov1beta2.StoppedInstancesAnnotation] != ""
 }
 
 func setOrDelete(annotations map[string]string, name string, value *string) {
@@ -377,20 +403,29 @@ func setOrDelete(annotations map[string]string, name string, value *string) {
 	}
 }
 
-// parseUntil reads a time to come or a duration from now, and returns what the annotation holds.
-func parseUntil(text string, now time.Time) (string, error) {
+// ChangeAnnotations returns the annotations of a MySQLCluster after a part of it, "clustering" or "reconciliation", was stopped or started.
+func ChangeAnnotations(annotations map[string]string, partName string, isStop bool, now time.Time) map[string]string {
+	part := clusteringPart()
+	if partName == reconciliationPart().name {
+		part = reconciliationPart()
+	}
+	return partRequest{part: part, stop: isStop}.changeAnnotations(annotations, now).annotations
+}
+
+// ParseUntil reads the flag --until: a time to come, or a duration from now.
+func ParseUntil(text string, now time.Time) (time.Time, error) {
 	until, err := time.Parse(time.RFC3339, text)
 	if err != nil {
 		after, err := time.ParseDuration(text)
 		if err != nil {
-			return "", exit.WrongUsage("--until: expected a time such as 2026-11-20T22:00:00Z or a duration such as 40m, found %q", text)
+			return time.Time{}, exit.WrongUsage("--until: expected a time such as 2026-11-20T22:00:00Z or a duration such as 40m, found %q", text)
 		}
 		until = now.Add(after)
 	}
 	if !until.After(now) {
-		return "", exit.WrongUsage("--until: expected a time to come, found %s, which has passed", until.UTC().Format(time.RFC3339))
+		return time.Time{}, exit.WrongUsage("--until: expected a time to come, found %s, which has passed", until.UTC().Format(time.RFC3339))
 	}
-	return until.UTC().Format(time.RFC3339), nil
+	return until, nil
 }
 
 // conditionOf is the part's condition in a status, Unknown while there is none.

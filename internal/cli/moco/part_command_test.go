@@ -145,6 +145,7 @@ func TestChangeAnnotations(t *testing.T) {
 	t.Parallel()
 	const (
 		stopped, other, why, end = "moco.cybozu.com/clustering-stopped", "moco.cybozu.com/reconciliation-stopped", "torpor.dev/reason", "torpor.dev/until"
+		ownWhy, ownEnd, otherWhy = "torpor.dev/clustering-reason", "torpor.dev/clustering-until", "torpor.dev/reconciliation-reason"
 		force, look              = "torpor.dev/force-start", "torpor.dev/look-requested"
 		soon, past               = "2026-01-01T01:00:00Z", "2025-12-31T23:00:00Z"
 	)
@@ -161,17 +162,22 @@ func TestChangeAnnotations(t *testing.T) {
 	}{
 		"a stop":                                    {stop, nil, annotationChange{annotations: annotations{stopped: "true"}}},
 		"a stop that is there":                      {stop, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", why: "a"}, alreadyDone: true}},
-		"a stop with a reason":                      {because, annotations{"x": "y"}, annotationChange{annotations: annotations{stopped: "true", why: "b", end: soon, "x": "y"}}},
-		"another reason":                            {because, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", why: "b", end: soon}, alreadyDone: true}},
+		"a stop with a reason":                      {because, annotations{"x": "y"}, annotationChange{annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon, "x": "y"}}},
+		"another reason":                            {because, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", ownWhy: "b", ownEnd: soon}, alreadyDone: true}},
+		"another reason beside another stop":        {because, annotations{stopped: "true", other: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", other: "true", why: "a", ownWhy: "b", ownEnd: soon}, alreadyDone: true}},
 		"no reason any more":                        {noReason, annotations{stopped: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true"}, alreadyDone: true}},
 		"what an earlier stop left is gone":         {stop, annotations{why: "a", end: soon}, annotationChange{annotations: annotations{stopped: "true"}}},
 		"a stop that ended is one again":            {stop, annotations{stopped: "true", end: past}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "true"}},
+		"what its own stop left is gone":            {stop, annotations{other: "true", ownWhy: "a", ownEnd: past}, annotationChange{annotations: annotations{stopped: "true", other: "true"}}},
+		"a stop that goes on keeps its own end":     {stop, annotations{stopped: "true", ownEnd: soon, end: past}, annotationChange{annotations: annotations{stopped: "true", ownEnd: soon, end: past}, alreadyDone: true}},
+		"a stop whose own end is over is another":   {stop, annotations{stopped: "true", ownEnd: past, end: soon}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "true"}},
 		"the other part keeps its reason":           {stop, annotations{other: "true", why: "a"}, annotationChange{annotations: annotations{stopped: "true", other: "true", why: "a"}}},
 		"a value that is no stop":                   {stop, annotations{stopped: "yes"}, annotationChange{annotations: annotations{stopped: "true"}, removedValue: "yes"}},
 		"a time that cannot be parsed":              {stop, annotations{stopped: "true", end: "soon"}, annotationChange{annotations: annotations{stopped: "true", end: "soon"}, alreadyDone: true}},
 		"a start":                                   {start, annotations{stopped: "true", why: "a", end: soon, "x": "y"}, annotationChange{annotations: annotations{"x": "y"}}},
 		"a start of what runs":                      {start, annotations{why: "a"}, annotationChange{annotations: annotations{why: "a"}, alreadyDone: true}},
 		"a start beside a stop":                     {start, annotations{stopped: "true", other: "true", why: "a"}, annotationChange{annotations: annotations{other: "true", why: "a"}}},
+		"a start takes only its own away":           {start, annotations{stopped: "true", other: "true", ownWhy: "a", ownEnd: soon, otherWhy: "b"}, annotationChange{annotations: annotations{other: "true", otherWhy: "b"}}},
 		"a start removes what stops nothing":        {start, annotations{stopped: "True"}, annotationChange{annotations: annotations{}, alreadyDone: true, removedValue: "True"}},
 		"a start after the end of a stop":           {start, annotations{stopped: "true", end: past}, annotationChange{annotations: annotations{}}},
 		"a start takes the request for a look back": {start, annotations{stopped: "true", look: "now"}, annotationChange{annotations: annotations{}}},

@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -179,10 +178,10 @@ func reportStops(c *mocov1beta2.MySQLCluster) {
 	}
 	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
 		status, reason := metav1.ConditionTrue, p.condition
-		if c.Annotations[p.annotation] == stopValue {
+		if c.Annotations[p.Name] == stopValue {
 			status, reason = metav1.ConditionFalse, "Stopped"
-			stop := &mocov1beta2.Stop{Since: metav1.NewTime(time.Now()), By: fieldManager, Reason: c.Annotations[torporv1alpha1.ReasonAnnotation]}
-			if until, err := time.Parse(time.RFC3339, c.Annotations[torporv1alpha1.UntilAnnotation]); err == nil {
+			stop := &mocov1beta2.Stop{Since: metav1.NewTime(time.Now()), By: fieldManager, Reason: c.Annotations[p.ReasonAnnotation(c.Annotations)]}
+			if until, err := time.Parse(time.RFC3339, c.Annotations[p.UntilAnnotation(c.Annotations)]); err == nil {
 				stop.Until = new(metav1.NewTime(until))
 			}
 			if p == clusteringPart() {

@@ -141,6 +141,8 @@ type PartState struct {
 	State string
 	// Message is that of its condition.
 	Message string
+	// Refusal is why the manager does not start what nobody asks to be stopped; empty if it does.
+	Refusal string
 	// Next is what people can do now, or what happens by itself.
 	Next string
 }
@@ -149,6 +151,9 @@ type PartState struct {
 func DescribeParts(c *mocov1beta2.MySQLCluster) []PartState {
 	row := newClusterRow(c)
 	clustering := PartState{Name: clusteringPart().name, State: row.Clustering.State, Message: clusteringPart().conditionOf(c).Message}
+	if clusteringPart().isStartRefused(c) {
+		clustering.Refusal = clustering.Message
+	}
 	reconciliation := PartState{Name: reconciliationPart().name, State: row.Reconciliation.State, Message: reconciliationPart().conditionOf(c).Message}
 	if row.Clustering.State == "running" && row.Reconciliation.State != "running" {
 		reconciliation.Next = row.Next
@@ -186,8 +191,8 @@ func (p clusterPart) stateOf(c *mocov1beta2.MySQLCluster) string {
 // nextStep is what people can do now, or what happens by itself.
 func nextStep(c *mocov1beta2.MySQLCluster, r clusterRow, noted mocov1beta2.Pause) string {
 	for _, p := range []clusterPart{clusteringPart(), reconciliationPart()} {
-		if value, found := c.Annotations[p.annotation]; found && value != stopValue {
-			return fmt.Sprintf("%s=%q stops nothing: %s removes it", p.annotation, value, startCommandLine(c, p))
+		if value, found := c.Annotations[p.Name]; found && value != stopValue {
+			return fmt.Sprintf("%s=%q stops nothing: %s removes it", p.Name, value, startCommandLine(c, p))
 		}
 	}
 	harmful := slices.IndexFunc(r.Findings, isRefusal)

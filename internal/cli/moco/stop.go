@@ -5,6 +5,7 @@ package moco
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -39,18 +40,18 @@ func (a *commands) newStopPartCommand(of clusterPart, short, long string) *cobra
 				p.reason = &reason
 			}
 			if cmd.Flags().Changed("until") {
-				parsed, err := parseUntil(until, a.clock.Now())
+				parsed, err := ParseUntil(until, a.clock.Now())
 				if err != nil {
 					return err
 				}
-				p.until = &parsed
+				p.until = new(parsed.UTC().Format(time.RFC3339))
 			}
 			return p.runForClusters(cmd, args)
 		},
 	}
 	p.addFlags(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence for people; both parts share one")
-	cmd.Flags().StringVar(&until, "until", "", "when the stop ends by itself: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 40m; both parts share one")
+	cmd.Flags().StringVar(&reason, "reason", "", "why, in a sentence for people")
+	cmd.Flags().StringVar(&until, "until", "", "when the stop ends by itself: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 40m")
 	return cmd
 }
 

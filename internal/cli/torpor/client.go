@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,35 +58,56 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	return &kubeClient{Client: c, discovery: d, namespace: namespace}, nil
 }
 
-// target is an object that somebody named.
+// target is an object that somebody named, and the part of it that a verb is about.
 type target struct {
-	kind stoppableKind
-	name string
+	kind                  stoppableKind
+	namespace, name, part string
 }
 
-func parseTarget(text string) (target, error) {
-	var kinds []string
-	kindName, name, _ := strings.Cut(text, "/")
-	for _, k := range stoppableKinds() {
-		if k.hasName(kindName) && name != "" && !strings.Contains(name, "/") {
-			return target{k, name}, nil
-		}
-		kinds = append(kinds, k.names[0])
+func (t target) String() string {
+	if len(t.kind.parts) > 1 {
+		return t.kind.names[0] + "/" + t.name + " " + t.part
 	}
-	return target{}, exit.WrongUsage("expected KIND/NAME with one of the kinds %s, found %q", strings.Join(kinds, ", "), text)
+	return t.kind.names[0] + "/" + t.name
+}
+
+// findRow describes the part of a target's object.
+func (t target) findRow(obj client.Object) stopRow {
+	rows := t.kind.describe(obj.DeepCopyObject().(client.Object))
+	return rows[slices.IndexFunc(rows, func(r stopRow) bool { return r.Part == t.part })]
+}
+
+func parseTarget(text, namespace string) (target, error) {
+	kindName, name, _ := strings.Cut(text, "/")
+	k, err := parseKind(kindName)
+	if err != nil || name == "" || strings.Contains(name, "/") {
+		return target{}, exit.WrongUsage("expected KIND/NAME with one of the kinds %s, found %q", listKindNames(), text)
+	}
+	return target{kind: k, namespace: namespace, name: name}, nil
+}
+
+func parseKind(text string) (stoppableKind, error) {
+	kinds := stoppableKinds()
+	i := slices.IndexFunc(kinds, func(k stoppableKind) bool { return k.hasName(text) })
+	if i < 0 {
+		return stoppableKind{}, exit.WrongUsage("expected one of the kinds %s, found %q", listKindNames(), text)
+	}
+	return kinds[i], nil
+}
+
+func listKindNames() string {
+	var names []string
+	for _, k := range stoppableKinds() {
+		names = append(names, k.names[0])
+	}
+	return strings.Join(names, ", ")
 }
 
 // getRows reads one object.
 func (kube *kubeClient) getRows(ctx context.Context, t target) ([]stopRow, error) {
-	obj, what := t.kind.newObject(), fmt.Sprintf("%s %q", t.kind.gvk.Kind, kube.namespace+"/"+t.name)
-	err := kube.Get(ctx, client.ObjectKey{Namespace: kube.namespace, Name: t.name}, obj)
-	switch {
-	case connection.IsKindNotServed(err):
-		return nil, fmt.Errorf("read %s: expected the API server to serve %s, found that it does not; install the CRD", what, t.kind.gvk.GroupVersion())
-	case k8serrors.IsNotFound(err):
-		return nil, fmt.Errorf("expected %s, found none; kubectl torpor status lists those of a namespace", what)
-	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", what, err)
+	obj, err := kube.getObject(ctx, t)
+	if err != nil {
+		return nil, err
 	}
 	return t.kind.describe(obj), nil
 }
@@ -93,37 +115,43 @@ func (kube *kubeClient) getRows(ctx context.Context, t target) ([]stopRow, error
 // errForbidden is that of a kind whose objects the user may not list.
 var errForbidden = errors.New("forbidden")
 
-// listRows reads the objects of a kind, page by page. Of a kind that the API server does not serve there are none, and isServed is false.
+// listRows reads the objects of a kind. Of a kind that the API server does not serve there are none, and isServed is false.
 func (kube *kubeClient) listRows(ctx context.Context, k stoppableKind, selector labels.Selector) (rows []stopRow, isServed bool, err error) {
+	isServed, err = kube.eachObject(ctx, k, selector, func(obj client.Object) { rows = append(rows, k.describe(obj)...) })
+	return rows, isServed, err
+}
+
+// eachObject reads the objects of a kind, page by page.
+func (kube *kubeClient) eachObject(ctx context.Context, k stoppableKind, selector labels.Selector, visit func(client.Object)) (isServed bool, err error) {
 	page := ""
 	for read := 0; ; {
 		list := k.newList()
 		err := kube.List(ctx, list, &client.ListOptions{Namespace: kube.namespace, LabelSelector: selector, Limit: pageSize, Continue: page})
 		switch {
 		case connection.IsKindNotServed(err):
-			return nil, false, nil
+			return false, nil
 		case k8serrors.IsForbidden(err):
 			// Rights are judged before the kind is looked up: who has none is told so of kinds that are not there, too.
 			if served, servedErr := kube.isServed(ctx, k); servedErr == nil && !served {
-				return nil, false, nil
+				return false, nil
 			}
-			return nil, true, errForbidden
+			return true, errForbidden
 		case err != nil:
-			return nil, true, fmt.Errorf("list the %ss: %w", k.gvk.Kind, err)
+			return true, fmt.Errorf("list the %ss: %w", k.gvk.Kind, err)
 		}
 		if err := meta.EachListItem(list, func(item runtime.Object) error {
 			read++
-			rows = append(rows, k.describe(item.(client.Object))...)
+			visit(item.(client.Object))
 			return nil
 		}); err != nil {
-			return nil, true, fmt.Errorf("read the list of %ss: %w", k.gvk.Kind, err)
+			return true, fmt.Errorf("read the list of %ss: %w", k.gvk.Kind, err)
 		}
 		page = list.GetContinue()
 		if page == "" {
-			return rows, true, nil
+			return true, nil
 		}
 		if read >= maxObjects {
-			return nil, true, fmt.Errorf("expected at most %d %ss, found more; choose some with -n or -l", maxObjects, k.gvk.Kind)
+			return true, fmt.Errorf("expected at most %d %ss, found more; choose some with -n or -l", maxObjects, k.gvk.Kind)
 		}
 	}
 }

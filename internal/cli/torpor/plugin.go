@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package torpor is the plugin `kubectl torpor`, with which people see what is stopped, whatever its kind, who stopped it, why and until
-// when. It writes nothing. Its specification is testdata/*.txtar.
+// when; and with which they stop and start it. Its specification is testdata/*.txtar.
 package torpor
 
 import (
@@ -31,7 +31,7 @@ type Streams struct{ Out, Err io.Writer }
 
 type commands struct {
 	Streams
-	clock   clock.PassiveClock
+	clock   clock.WithTicker
 	connect func() (*kubeClient, error)
 }
 
@@ -61,18 +61,24 @@ func (a *commands) newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:         programName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl torpor"},
-		Short:       "See what is stopped, who stopped it, why and until when",
-		Long: `See what is stopped, who stopped it, why and until when: ClusterDeployments, MySQLClusters and CFApps. Nothing is written.
+		Short:       "Stop and start things; see what is stopped, who stopped it, why and until when",
+		Long: `Stop and start ClusterDeployments, MySQLClusters and CFApps; see what is stopped, who stopped it, why and until when.
 
 An object is named KIND/NAME, such as cfapp/shop. A kind has its short name, its singular and its plural.
 
 Exit codes:
-  0  done
+  0  done, also if there was nothing to do
   1  failed
-  2  wrong usage`,
+  2  wrong usage; nothing was changed
+  3  timed out: it is asked for, but not reached yet
+  4  refused: it would do harm, or make no sense`,
 		Example: `  # What can be stopped in this namespace, and in all of them
   kubectl torpor status
   kubectl torpor status -A
+
+  # Stop it for the night, and start it again
+  kubectl torpor stop cfapp/shop --reason "no budget" --until 10h
+  kubectl torpor start cfapp/shop
 
   # Who stopped it, why, until when, and what to do
   kubectl torpor why mysqlcluster/test
@@ -90,7 +96,10 @@ Exit codes:
 		}
 		return newKubeClient(cfg, namespace)
 	}
-	root.AddCommand(a.newStatusCommand(), a.newWhyCommand(), a.newHistoryCommand())
+	root.AddCommand(
+		a.newStatusCommand(), a.newWhyCommand(), a.newHistoryCommand(),
+		a.newStopCommand(), a.newStartCommand(), a.newExtendCommand(), a.newHibernateCommand(), a.newResumeCommand(), a.newRestartCommand(),
+	)
 	return root
 }
 

@@ -59,7 +59,7 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 && (s.isEverywhere || cmd.Flags().Changed("selector")) {
 		return exit.WrongUsage("expected either KIND/NAME or --all-namespaces and --selector, found %q with them", args[0])
 	}
-	selector, err := s.parseSelector(cmd)
+	selector, err := parseSelector(s.selector, cmd.Flags().Changed("selector"))
 	if err != nil {
 		return err
 	}
@@ -84,12 +84,12 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // parseSelector refuses an empty selector: it is more likely a variable that was not set.
-func (s *statusCommand) parseSelector(cmd *cobra.Command) (labels.Selector, error) {
-	selector, err := labels.Parse(s.selector)
+func parseSelector(text string, isGiven bool) (labels.Selector, error) {
+	selector, err := labels.Parse(text)
 	if err != nil {
-		return nil, exit.WrongUsage("--selector: expected labels such as team=a, found %q: %w", s.selector, err)
+		return nil, exit.WrongUsage("--selector: expected labels such as team=a, found %q: %w", text, err)
 	}
-	if cmd.Flags().Changed("selector") && selector.Empty() {
+	if isGiven && selector.Empty() {
 		return nil, exit.WrongUsage("--selector: expected labels such as team=a, found none")
 	}
 	return selector, nil
@@ -98,7 +98,7 @@ func (s *statusCommand) parseSelector(cmd *cobra.Command) (labels.Selector, erro
 func getAllRows(ctx context.Context, kube *kubeClient, args []string) ([]stopRow, error) {
 	var targets []target
 	for _, arg := range args {
-		t, err := parseTarget(arg)
+		t, err := parseTarget(arg, kube.namespace)
 		if err != nil {
 			return nil, err
 		}

@@ -34,16 +34,16 @@ func TestDescribe(t *testing.T) {
 		want string
 	}{
 		"a cluster of which nothing is known":      {newCluster("", "", nil), 0, `machines unknown - false -`},
-		"a cluster that sleeps":                    {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, held), 0, `machines Hibernating alice true kubectl patch -n ns clusterdeployment x --type merge -p '{"spec":{"powerState":"Running"}}'`},
+		"a cluster that sleeps":                    {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, held), 0, `machines Hibernating alice true kubectl torpor start -n ns clusterdeployment/x`},
 		"a cluster that resumes by itself":         {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, timed), 0, `machines Hibernating alice true starts by itself`},
 		"a cluster whose time is over":             {newCluster(hivev1.PowerStateHibernating, "Running", nil, over), 0, `machines Running torpor.dev/until false -`},
 		"a cluster that somebody resumed":          {newCluster(hivev1.PowerStateRunning, "Running", nil, ended), 0, `machines Running bob false -`},
-		"a stop that no controller has seen":       {newCluster(hivev1.PowerStateHibernating, "Running", nil, ended), 0, `machines Running - true kubectl patch -n ns clusterdeployment x --type merge -p '{"spec":{"powerState":"Running"}}'`},
+		"a stop that no controller has seen":       {newCluster(hivev1.PowerStateHibernating, "Running", nil, ended), 0, `machines Running - true kubectl torpor start -n ns clusterdeployment/x`},
 		"a start that no controller has seen":      {newCluster(hivev1.PowerStateRunning, "Hibernating", nil, held), 0, `machines Hibernating - false -`},
 		"a cluster that sleeps by hibernateAfter":  {newCluster("", "Hibernating", &hivev1.HibernationRecord{SleepStartedAt: at, RequestedBy: "hibernateAfter", PowerStateBefore: new(hivev1.PowerState(""))}), 0, `machines Hibernating hibernateAfter true resumes when the annotation torpor.dev/resume-requested-at has a later time, in RFC 3339`},
 		"a cluster that is stuck":                  {withCondition(newCluster(hivev1.PowerStateHibernating, "FailedToStop", nil, held), hivev1.ClusterStalledCondition, "FailedToStop"), 0, `machines FailedToStop alice true it is stuck: said`},
 		"an end that makes no sense":               {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, malformed), 0, `machines Hibernating alice true torpor.dev/until is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found "tomorrow"; correct or remove it`},
-		"an app that stops":                        {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.RunningReason, held), 0, `app stopping alice true kubectl patch -n ns cfapp x --type merge -p '{"spec":{"desiredState":"STARTED"}}'`},
+		"an app that stops":                        {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.RunningReason, held), 0, `app stopping alice true kubectl torpor start -n ns cfapp/x`},
 		"an app that is stopped":                   {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.StoppedReason, timed), 0, `app stopped alice true starts by itself`},
 		"an app that starts":                       {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.StoppedReason, ended), 0, `app starting bob false -`},
 		"an app that runs":                         {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), 0, `app running - false -`},
@@ -107,7 +107,7 @@ func TestParseTarget(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
-			found, err := parseTarget(text)
+			found, err := parseTarget(text, "ns")
 			got := strings.TrimSpace(found.kind.gvk.Kind + " " + found.name)
 			if got != want || (err != nil) != (want == "") {
 				t.Errorf("found %q and %v, want %q", got, err, want)

@@ -51,11 +51,14 @@ func (a *commands) getTarget(cmd *cobra.Command, output, name string) ([]stopRow
 	if err := validateOutput(output, false); err != nil {
 		return nil, err
 	}
-	named, err := parseTarget(name)
-	if err != nil {
+	if _, err := parseTarget(name, ""); err != nil { // Wrong usage is told before any call.
 		return nil, err
 	}
 	kube, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	named, err := parseTarget(name, kube.namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +75,7 @@ func (a *commands) writeExplanation(told explanation) error {
 		}
 		switch {
 		case r.Stopped:
-			until := formatTime(r.Until)
+			until := formatEnd(r.Until, r.UntilBy, r.By)
 			if r.Until == nil {
 				until = "somebody starts it"
 			}
@@ -100,6 +103,15 @@ func (a *commands) writeExplanation(told explanation) error {
 	return a.writeAligned(table)
 }
 
+// formatEnd says who set the end of a stop, if that was not who stopped it.
+func formatEnd(until *metav1.Time, by, stoppedBy string) string {
+	text := formatTime(until)
+	if until != nil && by != "" && by != stoppedBy {
+		text += ", set by " + formatCell(by)
+	}
+	return text
+}
+
 // pastStop is a stop of the record.
 type pastStop struct {
 	Part      string       `json:"part"`
@@ -107,6 +119,7 @@ type pastStop struct {
 	By        string       `json:"by,omitempty"`
 	Reason    string       `json:"reason,omitempty"`
 	Until     *metav1.Time `json:"until,omitempty"`
+	UntilBy   string       `json:"untilBy,omitempty"`
 	EndedAt   *metav1.Time `json:"endedAt,omitempty"`
 	StartedBy string       `json:"startedBy,omitempty"`
 }
@@ -148,7 +161,7 @@ func listPastStops(rows []stopRow) []pastStop {
 	stops := []pastStop{}
 	for _, r := range rows {
 		for _, s := range r.stops {
-			stops = append(stops, pastStop{r.Part, s.Since, s.By, s.Reason, s.Until, s.EndedAt, s.StartedBy})
+			stops = append(stops, pastStop{r.Part, s.Since, s.By, s.Reason, s.Until, s.UntilBy, s.EndedAt, s.StartedBy})
 		}
 	}
 	slices.SortStableFunc(stops, func(a, b pastStop) int {
@@ -161,7 +174,7 @@ func (a *commands) writeHistory(stops []pastStop) error {
 	table := []string{"PART\tSTOPPED\tBY\tREASON\tUNTIL\tSTARTED\tBY"}
 	for _, s := range stops {
 		table = append(table, strings.Join([]string{
-			s.Part, formatTime(&s.Since), formatCell(s.By), formatCell(s.Reason), formatTime(s.Until), formatTime(s.EndedAt), formatCell(s.StartedBy),
+			s.Part, formatTime(&s.Since), formatCell(s.By), formatCell(s.Reason), formatEnd(s.Until, s.UntilBy, s.By), formatTime(s.EndedAt), formatCell(s.StartedBy),
 		}, "\t"))
 	}
 	return a.writeAligned(table)

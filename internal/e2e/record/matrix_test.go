@@ -111,14 +111,14 @@ func verbs() []verb {
 		}
 	}
 	notes, nothing := func(k kind) []string { return k.notes }, func(kind) map[string]any { return nil }
-	until := func(kind) []string { return []string{torporv1alpha1.UntilAnnotation} }
+	until, untilNotes := func(kind) []string { return []string{torporv1alpha1.UntilAnnotation} }, func(kind) []string { return []string{torporv1alpha1.UntilNotedAnnotation} }
 	type steps = []func(kind) map[string]any
 	return []verb{
 		{name: "stop", change: stop, stoppedBy: you},
 		{name: "start", before: steps{stop}, change: start, stoppedBy: earlier, startedBy: you},
 		{name: "stop as somebody else", change: with(stop, notes, forged), stoppedBy: you},
 		{name: "edit the note", before: steps{stop}, change: with(nothing, notes, forged), editsOnlyNote: true, stoppedBy: earlier},
-		{name: "prolong", before: steps{with(stop, until, "8h")}, change: with(nothing, until, "9h"), stoppedBy: earlier},
+		{name: "prolong", before: steps{with(stop, until, "8h")}, change: with(with(nothing, until, "9h"), untilNotes, "9h by "+forged), stoppedBy: earlier},
 		{name: "stop again", before: steps{stop, start}, change: stop, stoppedBy: you},
 		{name: "make stopped", change: stop, creates: true, stoppedBy: you},
 	}
@@ -253,8 +253,8 @@ func (c cell) expectRecord(t *testing.T, h *hub, stoppedBy, startedBy string) {
 			if len(stops) == 0 || stops[0].By != stoppedBy || stops[0].StartedBy != startedBy || (stops[0].EndedAt != nil) != (startedBy != "") {
 				return fmt.Errorf("expected a stop by %q that was ended by %q, found %+v", stoppedBy, startedBy, stops)
 			}
-			if c.verb.name == "prolong" && stops[0].RequestedUntil != "9h" {
-				return fmt.Errorf("expected an end after nine hours, found %+v", stops[0])
+			if c.verb.name == "prolong" && (stops[0].RequestedUntil != "9h" || stops[0].UntilBy != c.role.user) {
+				return fmt.Errorf("expected an end after nine hours, set by %s, found %+v", c.role.user, stops[0])
 			}
 		}
 		return nil

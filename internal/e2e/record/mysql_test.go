@@ -120,26 +120,39 @@ func TestStopsOfAMySQLClusterAreNoted(t *testing.T) {
 	nobody := [2]string{}
 	h.annotate(t, "alice", h.cluster, map[string]string{
 		mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: "8h", torporv1alpha1.ReasonAnnotation: "a change of disks",
+		mocov1beta2.ClusteringReasonAnnotation: "a backup", mocov1beta2.ClusteringUntilAnnotation: "9h",
 		mocov1beta2.ClusteringRequestedByAnnotation: "the-ceo", mocov1beta2.ClusteringRequestVersionAnnotation: "none", mocov1beta2.InstancesRequestedByAnnotation: "the-ceo",
 	})
 	h.expectStops(t, "alice stops clustering", [2]string{"alice"}, nobody, nobody)
-	if stop := h.cluster.Status.ClusteringStops[0]; stop.Reason != "a change of disks" || stop.Until == nil || stop.Until.Sub(stop.Since.Time).Hours() != 8 {
-		t.Errorf("expected a reason and an end after eight hours, found %+v", stop)
+	if stop := h.cluster.Status.ClusteringStops[0]; stop.Reason != "a backup" || stop.Until == nil || stop.Until.Sub(stop.Since.Time).Hours() != 9 {
+		t.Errorf("expected a reason and an end of its own, after nine hours, found %+v", stop)
 	}
 	h.annotate(t, "bob", h.cluster, map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.ClusteringRequestedByAnnotation: "the-ceo"})
-	h.annotate(t, "carol", h.cluster, map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0]", mocov1beta2.ClusteringRequestedByAnnotation: ""})
+	h.annotate(t, "carol", h.cluster, map[string]string{
+		mocov1beta2.StoppedInstancesAnnotation: "[0]", mocov1beta2.InstancesUntilAnnotation: "10h", mocov1beta2.ClusteringRequestedByAnnotation: "",
+	})
 	h.expectStops(t, "each part has its own requester", [2]string{"alice"}, [2]string{"bob"}, [2]string{"carol"})
 	for annotation, want := range map[string]string{
 		mocov1beta2.ClusteringRequestedByAnnotation: "alice", mocov1beta2.ReconciliationRequestedByAnnotation: "bob", mocov1beta2.InstancesRequestedByAnnotation: "carol",
 	} {
 		testenv.ExpectEqual(t, annotation, want, h.cluster.Annotations[annotation])
 	}
+	if stop := h.cluster.Status.ReconciliationStops[0]; stop.Reason != "a change of disks" || stop.RequestedUntil != "8h" {
+		t.Errorf("expected what is said of all stops, found %+v", stop)
+	}
 	if pause := h.cluster.Status.Pause; pause == nil || pause.Clustering.By != "alice" || pause.Reconciliation.By != "bob" {
 		t.Errorf("expected who asked in status.pause, found %+v", pause)
 	}
 	h.expectColumn(t, mocov1beta2.GroupVersion().WithResource("mysqlclusters"), h.cluster, "By", "alice")
 
-	h.annotate(t, "dave", h.cluster, map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "", mocov1beta2.StoppedInstancesAnnotation: ""})
+	h.annotate(t, "dave", h.cluster, map[string]string{
+		mocov1beta2.ClusteringStoppedAnnotation: "", mocov1beta2.StoppedInstancesAnnotation: "",
+	})
+	for _, leftover := range []string{mocov1beta2.ClusteringReasonAnnotation, mocov1beta2.ClusteringUntilAnnotation, mocov1beta2.InstancesUntilAnnotation} {
+		if value, isThere := h.cluster.Annotations[leftover]; isThere {
+			t.Errorf("expected %s to go with its stop in the same request, found %q", leftover, value)
+		}
+	}
 	h.expectStops(t, "dave starts two of three", [2]string{"alice", "dave"}, [2]string{"bob"}, [2]string{"carol", "dave"})
 	testenv.ExpectEqual(t, "what is said of the last stop", "8h", h.cluster.Annotations[torporv1alpha1.UntilAnnotation])
 	h.annotate(t, "erin", h.cluster, map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: ""})

@@ -36,7 +36,7 @@ type Observed struct {
 	StopAsked, StartForced bool
 	// ReclonesErrant says that errant replicas are wanted to be cloned anew.
 	ReclonesErrant bool
-	// HasLeftovers says that nothing is stopped and annotations of a stop are there, which the next stop would take over.
+	// HasLeftovers says that annotations are there which are about a stop that is over: the next stop would take them over.
 	HasLeftovers bool
 
 	// Rotation is what was asked of the accounts' passwords, and how far it is.

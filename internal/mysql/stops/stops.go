@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package stops keeps the records of what somebody has stopped of a MySQLCluster: clustering, reconciliation, and clustering of single
-// instances. Each has an annotation of its own; torpor.dev/until and torpor.dev/reason are about all of them.
+// instances. Each has annotations of its own; torpor.dev/until and torpor.dev/reason are about those that have no end or reason.
 package stops
 
 import (
@@ -20,8 +20,9 @@ import (
 // Switch is what is known of one switch. A stop does not end with its time but when its annotation is removed after that: a start of
 // clustering may be refused.
 type Switch struct {
-	// Annotation stops something.
-	Annotation string
+	Annotation stoprecord.AnnotationSwitch
+	// until is the annotation that says when the stop ends.
+	until string
 	// Before are the records that the status has, and Records those that follow from what the annotations say now.
 	Before, Records stoprecord.Records
 	// IsOverdue says that the time of the stop is over and its annotation is still there, and IsEndSaved that the status names what is
@@ -34,23 +35,41 @@ type Switches struct {
 	Clustering, Reconciliation, Instances Switch
 }
 
+// ClusteringSwitch stops failover, switchover and the repair of replication.
+func ClusteringSwitch() stoprecord.AnnotationSwitch {
+	return stoprecord.AnnotationSwitch{
+		Name:        mocov1beta2.ClusteringStoppedAnnotation,
+		RequestedBy: mocov1beta2.ClusteringRequestedByAnnotation, RequestVersion: mocov1beta2.ClusteringRequestVersionAnnotation,
+		Reason: mocov1beta2.ClusteringReasonAnnotation, Until: mocov1beta2.ClusteringUntilAnnotation,
+	}
+}
+
+// ReconciliationSwitch keeps changes of the spec from other objects.
+func ReconciliationSwitch() stoprecord.AnnotationSwitch {
+	return stoprecord.AnnotationSwitch{
+		Name:        mocov1beta2.ReconciliationStoppedAnnotation,
+		RequestedBy: mocov1beta2.ReconciliationRequestedByAnnotation, RequestVersion: mocov1beta2.ReconciliationRequestVersionAnnotation,
+		Reason: mocov1beta2.ReconciliationReasonAnnotation, Until: mocov1beta2.ReconciliationUntilAnnotation,
+	}
+}
+
+// InstancesSwitch keeps clustering from single instances.
+func InstancesSwitch() stoprecord.AnnotationSwitch {
+	return stoprecord.AnnotationSwitch{
+		Name:        mocov1beta2.StoppedInstancesAnnotation,
+		RequestedBy: mocov1beta2.InstancesRequestedByAnnotation, RequestVersion: mocov1beta2.InstancesRequestVersionAnnotation,
+		Reason: mocov1beta2.InstancesReasonAnnotation, Until: mocov1beta2.InstancesUntilAnnotation,
+	}
+}
+
 // Read returns what the annotations say now, and the records of before.
 func Read(cluster *mocov1beta2.MySQLCluster, now time.Time) Switches {
 	instances, _ := ParseStoppedInstances(cluster)
 	reader := reader{cluster, now}
 	return Switches{
-		Clustering: reader.read(stoprecord.AnnotationSwitch{
-			Name:        mocov1beta2.ClusteringStoppedAnnotation,
-			RequestedBy: mocov1beta2.ClusteringRequestedByAnnotation, RequestVersion: mocov1beta2.ClusteringRequestVersionAnnotation,
-		}, cluster.ClusteringStopped(), cluster.Status.ClusteringStops),
-		Reconciliation: reader.read(stoprecord.AnnotationSwitch{
-			Name:        mocov1beta2.ReconciliationStoppedAnnotation,
-			RequestedBy: mocov1beta2.ReconciliationRequestedByAnnotation, RequestVersion: mocov1beta2.ReconciliationRequestVersionAnnotation,
-		}, cluster.ReconciliationStopped(), cluster.Status.ReconciliationStops),
-		Instances: reader.read(stoprecord.AnnotationSwitch{
-			Name:        mocov1beta2.StoppedInstancesAnnotation,
-			RequestedBy: mocov1beta2.InstancesRequestedByAnnotation, RequestVersion: mocov1beta2.InstancesRequestVersionAnnotation,
-		}, len(instances) > 0, cluster.Status.InstanceStops),
+		Clustering:     reader.read(ClusteringSwitch(), cluster.ClusteringStopped(), cluster.Status.ClusteringStops),
+		Reconciliation: reader.read(ReconciliationSwitch(), cluster.ReconciliationStopped(), cluster.Status.ReconciliationStops),
+		Instances:      reader.read(InstancesSwitch(), len(instances) > 0, cluster.Status.InstanceStops),
 	}
 }
 
@@ -60,7 +79,7 @@ type reader struct {
 }
 
 func (r reader) read(annotation stoprecord.AnnotationSwitch, isStopped bool, before stoprecord.Records) Switch {
-	s := Switch{Annotation: annotation.Name, Before: before}
+	s := Switch{Annotation: annotation, until: annotation.UntilAnnotation(r.cluster.Annotations), Before: before}
 	s.Records = stoprecord.NextRecords(before, annotation.ReadRequest(r.cluster, isStopped), r.now)
 	newest := s.Records.Newest()
 	if newest == nil {
@@ -89,7 +108,7 @@ func ParseStoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
 
 // Events are what has happened to the stop since the status was written.
 func (s Switch) Events(action string) []decision.Event {
-	return stoprecord.Events(s.Before, s.Records, action)
+	return stoprecord.Events(s.Before, s.Records, s.until, action)
 }
 
 // End returns the records after the annotations were removed of overdue stops whose end is saved. Those of other overdue stops say
@@ -152,24 +171,40 @@ func (s Switches) NextEnd() time.Time {
 	return next
 }
 
-// ListEnding returns the annotations that stop something of clustering after its time, and may be removed; also whether nothing is
-// stopped then.
+// ListEnding returns the annotations of the stops of clustering that have outlived their time, and may be removed; also whether nothing
+// is stopped then.
 func (s Switches) ListEnding() (annotations []string, areAll bool) {
 	for _, one := range []Switch{s.Clustering, s.Instances} {
 		if one.IsEndSaved {
-			annotations = append(annotations, one.Annotation)
+			annotations = append(annotations, one.Annotation.Annotations()...)
 		}
 	}
 	areAll = !slices.ContainsFunc(s.all(), func(one Switch) bool {
-		return one.Records.Newest() != nil && !slices.Contains(annotations, one.Annotation)
+		return one.Records.Newest() != nil && !slices.Contains(annotations, one.Annotation.Name)
 	})
 	return annotations, areAll
 }
 
-// DescribeIgnored says why torpor.dev/until is ignored; empty if it is not.
+// ListLeftovers returns which of a MySQLCluster's annotations are about a single stop that nobody asks for any more.
+func (s Switches) ListLeftovers(annotations map[string]string) []string {
+	var left []string
+	for _, one := range s.all() {
+		if _, isAsked := annotations[one.Annotation.Name]; isAsked {
+			continue
+		}
+		for _, name := range one.Annotation.Annotations() {
+			if _, isThere := annotations[name]; isThere {
+				left = append(left, name)
+			}
+		}
+	}
+	return left
+}
+
+// DescribeIgnored says which end of a stop is ignored, and why; empty if none is.
 func (s Switches) DescribeIgnored() string {
 	for _, one := range s.all() {
-		if ignored := one.Records.DescribeIgnored(); ignored != "" {
+		if ignored := one.Records.DescribeIgnored(one.until); ignored != "" {
 			return ignored
 		}
 	}

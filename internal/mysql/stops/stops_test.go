@@ -64,7 +64,7 @@ func TestStopEndsWhereNoStatusKeepsIt(t *testing.T) {
 	s := newStory(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true", torporv1alpha1.UntilAnnotation: "1h"})
 	s.now = s.now.Add(2 * time.Hour)
 	found := stops.Read(s.cluster, s.now)
-	if ending, areAll := found.ListEnding(); len(ending) != 1 || !areAll {
+	if ending, areAll := found.ListEnding(); len(ending) != 4 || !areAll {
 		t.Errorf("expected the stop to end although the status does not say so, found %v", ending)
 	}
 }
@@ -110,7 +110,7 @@ func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
 	}
 	found = s.announceEnd()
 	ending, areAll := found.ListEnding()
-	if diff := cmp.Diff([]string{mocov1beta2.ClusteringStoppedAnnotation}, ending); diff != "" || areAll {
+	if diff := cmp.Diff(stops.ClusteringSwitch().Annotations(), ending); diff != "" || areAll {
 		t.Errorf("expected that clustering alone ends, and others go on: %t, %s", areAll, diff)
 	}
 	if ended := found.Clustering.End(s.now)[0]; ended.StartedBy != torporv1alpha1.UntilAnnotation || !ended.EndedAt.Time.Equal(s.now) || ended.Requested {
@@ -118,12 +118,51 @@ func TestSwitchesHaveRecordsOfTheirOwn(t *testing.T) {
 	}
 
 	s.now = fixedTime().Add(10 * time.Hour)
-	if ending, areAll = s.announceEnd().ListEnding(); len(ending) != 2 || areAll {
+	if ending, areAll = s.announceEnd().ListEnding(); len(ending) != 8 || areAll {
 		t.Errorf("expected the two of clustering to end before reconciliation has, found %v", ending)
 	}
 	s.annotate(map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: ""})
-	if ending, areAll = s.announceEnd().ListEnding(); len(ending) != 2 || !areAll {
+	if ending, areAll = s.announceEnd().ListEnding(); len(ending) != 8 || !areAll {
 		t.Errorf("expected that nothing is stopped then, found %v", ending)
+	}
+}
+
+// TestSwitchesHaveEndsAndReasonsOfTheirOwn has a time and a reason for all stops, and another for one of them.
+func TestSwitchesHaveEndsAndReasonsOfTheirOwn(t *testing.T) {
+	s := newStory(map[string]string{
+		mocov1beta2.ClusteringStoppedAnnotation: "true", mocov1beta2.ReconciliationStoppedAnnotation: "true", mocov1beta2.StoppedInstancesAnnotation: "[1]",
+		torporv1alpha1.UntilAnnotation: "8h", torporv1alpha1.ReasonAnnotation: "a change of disks",
+		mocov1beta2.ClusteringUntilAnnotation: "1h", mocov1beta2.ClusteringReasonAnnotation: "a backup", mocov1beta2.InstancesUntilAnnotation: "tomorrow",
+	})
+	found := s.look()
+	for _, row := range []struct {
+		found  stops.Switch
+		after  time.Duration
+		reason string
+	}{{found.Clustering, time.Hour, "a backup"}, {found.Reconciliation, 8 * time.Hour, "a change of disks"}, {found.Instances, 0, "a change of disks"}} {
+		stop := row.found.Records[0]
+		if hasEnd := stop.Until != nil; hasEnd != (row.after > 0) || hasEnd && !stop.Until.Time.Equal(fixedTime().Add(row.after)) || stop.Reason != row.reason {
+			t.Errorf("expected %s for %s because of %s, found %+v", row.found.Annotation.Name, row.after, row.reason, stop)
+		}
+	}
+	if told := found.DescribeIgnored(); !strings.HasPrefix(told, mocov1beta2.InstancesUntilAnnotation+" is ignored") {
+		t.Errorf("expected the annotation that is wrong to be named, found %q", told)
+	}
+
+	s.now = fixedTime().Add(2 * time.Hour)
+	ending, areAll := s.announceEnd().ListEnding()
+	if diff := cmp.Diff(stops.ClusteringSwitch().Annotations(), ending); diff != "" || areAll {
+		t.Errorf("expected clustering alone to end with what is said of it, found that all do: %t, %s", areAll, diff)
+	}
+
+	s.annotate(map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "", mocov1beta2.InstancesUntilAnnotation: "3h"})
+	want := []string{mocov1beta2.ClusteringReasonAnnotation, mocov1beta2.ClusteringUntilAnnotation}
+	if diff := cmp.Diff(want, s.look().ListLeftovers(s.cluster.Annotations)); diff != "" {
+		t.Errorf("expected what is left of the one stop that is over: %s", diff)
+	}
+	s.annotate(map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"})
+	if diff := cmp.Diff(want, s.look().ListLeftovers(s.cluster.Annotations)); diff != "" {
+		t.Errorf("expected the end of a stop that is written wrongly to stay: %s", diff)
 	}
 }
 
@@ -141,7 +180,7 @@ func TestTheEndIsSavedBeforeTheStopEnds(t *testing.T) {
 	found := stops.Read(s.cluster, s.now)
 	for _, one := range []stops.Switch{found.Clustering, found.Reconciliation, found.Instances} {
 		if !one.IsOverdue || one.IsEndSaved {
-			t.Errorf("expected an end of %s that is not saved yet, found %+v", one.Annotation, one)
+			t.Errorf("expected an end of %s that is not saved yet, found %+v", one.Annotation.Name, one)
 		}
 	}
 	s.announceEnd()
@@ -157,7 +196,7 @@ func TestTheEndIsSavedBeforeTheStopEnds(t *testing.T) {
 	for i, one := range []stops.Switch{after.Clustering, after.Reconciliation, after.Instances} {
 		isSaved := []stops.Switch{found.Clustering, found.Reconciliation, found.Instances}[i].IsEndSaved
 		if stop := one.Records[0]; !isSaved || stop.StartedBy != torporv1alpha1.UntilAnnotation || stop.RequestedUntil != "24h" || stop.EndedAt == nil || stop.Requested {
-			t.Errorf("expected %s to have ended by its time, found %t and %+v", one.Annotation, isSaved, stop)
+			t.Errorf("expected %s to have ended by its time, found %t and %+v", one.Annotation.Name, isSaved, stop)
 		}
 	}
 }

@@ -53,6 +53,7 @@ func (c Controller) endStop(ctx context.Context, obj *korifiv1alpha1.CFApp) erro
 	after := obj.DeepCopy()
 	after.Spec.DesiredState = korifiv1alpha1.StartedState
 	delete(after.Annotations, torporv1alpha1.UntilAnnotation)
+	delete(after.Annotations, torporv1alpha1.UntilNotedAnnotation)
 	delete(after.Annotations, torporv1alpha1.ReasonAnnotation)
 	if err := reconcile.PatchObserved(ctx, c.client, obj, after, Name); err != nil {
 		return fmt.Errorf("start the app, whose stop is over: %w", err)

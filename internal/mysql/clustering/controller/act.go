@@ -45,7 +45,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan clustering.
 	case clustering.EndStop{}:
 		return c.removeAnnotations(ctx, seen.cluster, listEnding(seen.switches))
 	case clustering.RemoveLeftovers{}:
-		return c.removeAnnotations(ctx, seen.cluster, leftoverAnnotations())
+		return c.removeAnnotations(ctx, seen.cluster, listLeftovers(seen.cluster, seen.switches))
 	}
 	// The object is read past any cache. Otherwise an action could follow a stop, which promises that nothing is done, or be
 	// repeated for a primary that is none any more.

@@ -321,7 +321,7 @@ func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, w
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
 		StopAsked: cluster.ClusteringStopped(), StartForced: cluster.Annotations[mocov1beta2.ForceStartAnnotation] == "true",
 		ReclonesErrant: cluster.Annotations[mocov1beta2.RecloneAnnotation] == mocov1beta2.RecloneErrant,
-		HasLeftovers:   len(listLeftovers(cluster)) > 0, Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
+		HasLeftovers:   len(listLeftovers(cluster, switches)) > 0, Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
 		Primary: primaryOf(cluster), Instances: make([]clustering.Instance, cluster.InstanceCount()),
 	}
 }

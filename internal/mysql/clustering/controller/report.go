@@ -173,19 +173,25 @@ func isStopped(cluster *mocov1beta2.MySQLCluster) bool {
 // leftoverAnnotations say more about a stop or its end.
 func leftoverAnnotations() []string {
 	return []string{
-		torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation, mocov1beta2.ForceStartAnnotation, mocov1beta2.LookRequestedAnnotation,
+		torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation, mocov1beta2.ForceStartAnnotation, mocov1beta2.LookRequestedAnnotation,
 	}
 }
 
 // listLeftovers returns the annotations that are left of a stop that is over.
-func listLeftovers(cluster *mocov1beta2.MySQLCluster) []string {
-	if isStopped(cluster) || stopRecord(cluster) != nil {
+func listLeftovers(cluster *mocov1beta2.MySQLCluster, switches stops.Switches) []string {
+	if stopRecord(cluster) != nil {
 		return nil
 	}
-	return slices.DeleteFunc(leftoverAnnotations(), func(name string) bool {
-		_, isThere := cluster.Annotations[name]
-		return !isThere
-	})
+	left := switches.ListLeftovers(cluster.Annotations)
+	if isStopped(cluster) {
+		return left
+	}
+	for _, name := range leftoverAnnotations() {
+		if _, isThere := cluster.Annotations[name]; isThere {
+			left = append(left, name)
+		}
+	}
+	return left
 }
 
 // listEnding returns the annotations that go with the stops whose time is over; none before the status says so.

@@ -25,6 +25,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -63,7 +64,9 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 	switch {
 	case changes.EndsStop:
 		after := seen.Cluster.DeepCopy()
-		delete(after.Annotations, mocov1beta2.ReconciliationStoppedAnnotation)
+		for _, name := range stops.ReconciliationSwitch().Annotations() {
+			delete(after.Annotations, name)
+		}
 		return newFailure(nil, reconcile.PatchObserved(ctx, c.client, seen.Cluster, after, Name))
 	case changes.CompletesPasswords:
 		// There is nothing to report before the objects are made, which the next pass does.

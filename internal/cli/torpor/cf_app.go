@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+func cfAppKind() stoppableKind {
+	return stoppableKind{
+		gvk:         korifiv1alpha1.CFAppKind(),
+		names:       []string{"cfapp", "cfapps"},
+		addToScheme: korifiv1alpha1.AddToScheme,
+		newObject:   func() client.Object { return &korifiv1alpha1.CFApp{} },
+		newList:     func() client.ObjectList { return &korifiv1alpha1.CFAppList{} },
+		describe:    restoreStatus(describeCFApp),
+		parts:       []string{appPart},
+		stop: of(func(app *korifiv1alpha1.CFApp, _ string, _ time.Time) {
+			app.Spec.DesiredState = korifiv1alpha1.StoppedState
+			removeSharedAnnotations(app)
+		}),
+		start: of(func(app *korifiv1alpha1.CFApp, _ string, _ time.Time) {
+			app.Spec.DesiredState = korifiv1alpha1.StartedState
+			removeSharedAnnotations(app)
+		}),
+		restart: func(app client.Object, now time.Time) {
+			setAnnotation(app, torporv1alpha1.RestartRequestAnnotation, now.UTC().Format(time.RFC3339Nano))
+		},
+		annotationsOf: sharedAnnotations,
+	}
+}
+
+func describeCFApp(app *korifiv1alpha1.CFApp) []stopRow {
+	r := newStopRow(korifiv1alpha1.CFAppKind(), app, appPart, app.Spec.DesiredState == korifiv1alpha1.StoppedState, app.Status.Stops)
+	r.conditions = app.Status.Conditions
+	ready := meta.FindStatusCondition(r.conditions, korifiv1alpha1.ReadyCondition)
+	switch {
+	case ready == nil:
+		r.State = "unknown"
+	case r.Stopped && ready.Reason == korifiv1alpha1.StoppedReason:
+		r.State = "stopped"
+	case r.Stopped:
+		r.State = "stopping"
+	case ready.Reason == korifiv1alpha1.RunningReason:
+		r.State = "running"
+	default:
+		r.State = "starting"
+	}
+	if ready != nil {
+		r.Message = ready.Message
+	}
+	r = r.withNext(r.startCommand())
+	if ready != nil && ready.Reason == korifiv1alpha1.BlockedReason {
+		r.Next = "it is stuck: " + ready.Message
+	}
+	return []stopRow{r}
+}

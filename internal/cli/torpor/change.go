@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/cli/connection"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/cli/moco"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// fieldManager is the field manager of what is written here.
+const fieldManager = programName
+
+// change writes what is asked for of one object. Another writer keeps no stop from coming, nor a start: neither judges what it finds.
+func (v *verbCommand) change(ctx context.Context, kube *kubeClient, t target) *verbResult {
+	r := &verbResult{Namespace: t.namespace, Kind: t.kind.gvk.Kind, Name: t.name, Part: t.part, Wanted: v.verb.pastParticiple(), target: t}
+	r.err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { return v.tryChange(ctx, kube, r) })
+	return r
+}
+
+func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbResult) error {
+	before, err := kube.getObject(ctx, r.target)
+	if err != nil {
+		return err
+	}
+	r.before = r.target.findRow(before)
+	r.wasAlready = v.verb == stopVerb && r.before.isAsked || v.verb == startVerb && !r.before.Stopped
+	after := before.DeepCopyObject().(client.Object)
+	if err := v.apply(after, r); err != nil {
+		return err
+	}
+	var patch client.Patch = client.MergeFrom(before)
+	if v.verb == extendVerb { // A stop that has ended meanwhile does not begin again.
+		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	}
+	if empty, err := client.MergeFrom(before).Data(after); err != nil || string(empty) == "{}" {
+		return err
+	}
+	options := []client.PatchOption{client.FieldOwner(fieldManager)}
+	if v.dryRun == dryRunServer {
+		options = append(options, client.DryRunAll)
+	}
+	if err := kube.Patch(ctx, after, patch, options...); err != nil {
+		if k8serrors.IsConflict(err) {
+			return err
+		}
+		return fmt.Errorf("%s %s: %w", v.verb, r.target, err)
+	}
+	r.Changed = true
+	return nil
+}
+
+// apply changes an object as the verb does.
+func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
+	t, now := r.target, v.clock.Now()
+	switch v.verb {
+	case restartVerb:
+		t.kind.restart(obj, now)
+		return nil
+	case startVerb:
+		t.kind.start(obj, t.part, now)
+		return nil
+	case extendVerb:
+		if err := v.refuseExtension(r); err != nil {
+			return err
+		}
+	case stopVerb:
+		if !r.before.isAsked { // What was said of an earlier stop is not said of this one.
+			t.kind.stop(obj, t.part, now)
+		}
+	}
+	says := t.kind.annotationsOf(t.part)
+	if v.saidReason {
+		setAnnotation(obj, says.Reason, v.reason)
+	}
+	if v.saidUntil {
+		text, err := v.untilText(obj, r.before.stops)
+		if err != nil {
+			return err
+		}
+		setAnnotation(obj, says.Until, text)
+	}
+	annotations := obj.GetAnnotations()
+	r.Reason, r.Until = annotations[says.ReasonAnnotation(annotations)], annotations[says.UntilAnnotation(annotations)]
+	return nil
+}
+
+// refuseExtension refuses to prolong what is not stopped, and to shorten a stop.
+func (v *verbCommand) refuseExtension(r *verbResult) error {
+	if !r.before.isAsked {
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a stop that goes on, found none; kubectl torpor stop begins one", r.target)}
+	}
+	until, err := moco.ParseUntil(v.until, v.clock.Now())
+	if err != nil {
+		return err
+	}
+	if present := r.before.Until; present != nil && !until.After(present.Time) {
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a time after %s, when the stop ends already, found %s; kubectl torpor stop sets an earlier end",
+			r.target, formatTime(present), until.UTC().Format(time.RFC3339))}
+	}
+	return nil
+}
+
+// untilText is what the annotation is to hold. A duration stays one, which a policy can judge. But it counts once: where the same is there
+// already, and where a stop is prolonged, the time is written that it stands for now.
+func (v *verbCommand) untilText(obj client.Object, stops stoprecord.Records) (string, error) {
+	until, err := moco.ParseUntil(v.until, v.clock.Now())
+	if err != nil {
+		return "", err
+	}
+	_, isTime := time.ParseDuration(v.until)
+	newest := stops.Newest()
+	isThere := newest != nil && newest.RequestedUntil == v.until
+	for _, value := range obj.GetAnnotations() {
+		isThere = isThere || value == v.until
+	}
+	if v.verb == extendVerb || isTime != nil || isThere {
+		return until.UTC().Format(time.RFC3339), nil
+	}
+	return v.until, nil
+}
+
+// setAnnotation writes an annotation, or removes it if it is to be empty.
+func setAnnotation(obj client.Object, name, value string) {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if annotations[name] = value; value == "" {
+		delete(annotations, name)
+	}
+	obj.SetAnnotations(annotations)
+}
+
+// getObject reads the object of a target.
+func (kube *kubeClient) getObject(ctx context.Context, t target) (client.Object, error) {
+	obj, what := t.kind.newObject(), fmt.Sprintf("%s %q", t.kind.gvk.Kind, t.namespace+"/"+t.name)
+	err := kube.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: t.name}, obj)
+	switch {
+	case connection.IsKindNotServed(err):
+		return nil, fmt.Errorf("read %s: expected the API server to serve %s, found that it does not; install the CRD", what, t.kind.gvk.GroupVersion())
+	case k8serrors.IsNotFound(err):
+		return nil, fmt.Errorf("expected %s, found none; kubectl torpor status lists those of a namespace", what)
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	default:
+		return obj, nil
+	}
+}
+
+// printResult prints what became of one object: that it is asked for, and with --wait that it is so.
+func (v *verbCommand) printResult(r *verbResult) {
+	if v.output != "" || r.err != nil {
+		return
+	}
+	said := ""
+	if r.Until != "" && (v.verb == stopVerb || v.verb == extendVerb) {
+		said = " until " + formatCell(r.Until)
+		if _, err := time.ParseDuration(r.Until); err == nil {
+			said = " for " + formatCell(r.Until)
+		}
+	}
+	wish := "asked to " + string(v.verb)
+	switch {
+	case r.Reached != nil && *r.Reached:
+		wish = r.before.stateWord(v.verb)
+	case r.wasAlready && !r.Changed:
+		wish = "is already " + r.before.stateWord(v.verb)
+		if v.verb == stopVerb && r.before.Since != nil {
+			said += ", by " + formatCell(r.before.By) + " " + v.formatAge(r.before.Since) + " ago"
+		}
+	case r.wasAlready && v.verb == stopVerb:
+		wish = "goes on to be stopped"
+	case v.verb == extendVerb:
+		wish = "stays stopped"
+	}
+	if v.dryRun == dryRunServer {
+		said += " (server dry run)"
+	}
+	fmt.Fprintf(v.Out, "%s %s%s\n", r.target, wish, said)
+}

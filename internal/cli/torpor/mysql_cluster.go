@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/moco"
+	mysqlstops "github.com/torpor-dev/torpor/internal/mysql/stops"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+func mysqlClusterKind() stoppableKind {
+	return stoppableKind{
+		gvk:         mocov1beta2.MySQLClusterKind(),
+		names:       []string{"mysqlcluster", "mysqlclusters"},
+		addToScheme: mocov1beta2.AddToScheme,
+		newObject:   func() client.Object { return &mocov1beta2.MySQLCluster{} },
+		newList:     func() client.ObjectList { return &mocov1beta2.MySQLClusterList{} },
+		describe:    restoreStatus(describeMySQLCluster),
+		parts:       []string{clusteringPart, reconciliationPart},
+		stop: of(func(c *mocov1beta2.MySQLCluster, part string, now time.Time) {
+			c.Annotations = moco.ChangeAnnotations(c.Annotations, part, true, now)
+		}),
+		start: of(func(c *mocov1beta2.MySQLCluster, part string, now time.Time) {
+			c.Annotations = moco.ChangeAnnotations(c.Annotations, part, false, now)
+		}),
+		annotationsOf: func(part string) stoprecord.AnnotationSwitch {
+			if part == clusteringPart {
+				return mysqlstops.ClusteringSwitch()
+			}
+			return mysqlstops.ReconciliationSwitch()
+		},
+	}
+}
+
+func describeMySQLCluster(c *mocov1beta2.MySQLCluster) []stopRow {
+	records := []stoprecord.Records{c.Status.ClusteringStops, c.Status.ReconciliationStops}
+	switches := []stoprecord.AnnotationSwitch{mysqlstops.ClusteringSwitch(), mysqlstops.ReconciliationSwitch()}
+	isAsked := []bool{c.ClusteringStopped(), c.ReconciliationStopped()}
+	var rows []stopRow
+	for i, part := range moco.DescribeParts(c) {
+		r := newStopRow(mocov1beta2.MySQLClusterKind(), c, part.Name, isAsked[i] && !records[i].HasEnded(), records[i])
+		r.conditions = c.Status.Conditions
+		r.State, r.Message, r.Next, r.refusal = part.State, part.Message, part.Next, part.Refusal
+		r.untilAnnotation = switches[i].UntilAnnotation(c.Annotations)
+		if ignored := records[i].DescribeIgnored(r.untilAnnotation); r.Stopped && ignored != "" {
+			r.Next = ignored
+		}
+		rows = append(rows, r)
+	}
+	stops, chosen := stoprecord.Records(c.Status.InstanceStops), c.Annotations[mocov1beta2.StoppedInstancesAnnotation]
+	if chosen == "" && len(stops) == 0 {
+		return rows
+	}
+	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, "instances", chosen != "" && !stops.HasEnded(), stops)
+	r.conditions = c.Status.Conditions
+	r.untilAnnotation = mysqlstops.InstancesSwitch().UntilAnnotation(c.Annotations)
+	r.State = "running"
+	if r.Stopped {
+		r.State, r.Message = "stopped", "instances that are left alone: "+chosen
+	}
+	return append(rows, r.withNext(fmt.Sprintf("kubectl annotate -n %s mysqlcluster %s %s-", c.Namespace, c.Name, mocov1beta2.StoppedInstancesAnnotation)))
+}

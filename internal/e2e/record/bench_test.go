@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const (
+	benchTargets  = 1000 // of all kinds together
+	benchMany     = 5000
+	benchRequests = 1000
+	benchRounds   = 20
+	benchWriters  = 8
+	outage        = 3 * time.Minute
+	p99           = 0.99
+)
+
+// TestBenchRecord measures how soon a thousand stops end whose time was over while no manager ran, what admission costs a request, and how
+// long a table of five thousand objects takes. Figures are not judged here, but that no stop ends twice is.
+func TestBenchRecord(t *testing.T) {
+	if os.Getenv("TORPOR_BENCH") == "" {
+		t.Skip("TORPOR_BENCH is not set: expected `make bench NAME=record`")
+	}
+	h := newManagedHub(t)
+	manager := h.startManager(t)
+	h.waitUntilNoted(t)
+	figures := map[string]float64{}
+	until := time.Now().Add(outage).Truncate(time.Second)
+	h.createStopped(t, benchTargets, until)
+	testenv.Eventually(t, "all stops are recorded", func() error { return h.expectRecords(t, false) })
+	manager.KillAtOnce(t)
+	t.Logf("%d stops are recorded, %s before their time", benchTargets, time.Until(until))
+	if !time.Now().Before(until) {
+		t.Fatal("expected the stops to be recorded before their time")
+	}
+	testenv.Eventually(t, "their time is over", func() error { return testenv.ErrorIf(time.Now().Before(until), "it is not yet") })
+	manager = h.startManager(t)
+	testenv.Eventually(t, "the manager's caches are filled", h.expectReady)
+	began := time.Now()
+	testenv.Eventually(t, "all stops end", func() error { return h.expectRecords(t, true) })
+	figures["until_1000_resume_seconds"] = time.Since(began).Seconds()
+	manager.Stop(t)
+
+	h.benchAdmission(t, figures)
+	h.createMany(t, "many", benchMany-benchTargets)
+	figures["status_all_p99_seconds"] = h.benchStatus(t)
+	testenv.SaveFigures(t, "record.json", figures)
+}
+
+// createStopped makes objects of all kinds that are stopped until a time.
+func (h *managedHub) createStopped(t *testing.T, count int, until time.Time) {
+	t.Helper()
+	said := map[string]string{torporv1alpha1.UntilAnnotation: until.UTC().Format(time.RFC3339), torporv1alpha1.ReasonAnnotation: "bench"}
+	var writers errgroup.Group
+	writers.SetLimit(benchWriters)
+	for i := range count {
+		k := kinds()[i%len(kinds())]
+		obj := k.build(t, h.hub, "target-"+strconv.Itoa(i))
+		writers.Go(func() error {
+			if k.isStoppedWhenNew {
+				merge(t, obj, annotated(k.stop, said))
+			}
+			if err := h.Client.Create(t.Context(), obj); err != nil {
+				return fmt.Errorf("create %s: %w", obj.GetName(), err)
+			}
+			if k.isStoppedWhenNew {
+				return nil
+			}
+			if err := h.Client.Patch(t.Context(), obj, mergePatch(t, annotated(k.stop, said))); err != nil {
+				return fmt.Errorf("stop %s: %w", obj.GetName(), err)
+			}
+			return nil
+		})
+	}
+	testenv.ExpectNoError(t, writers.Wait())
+}
+
+// createMany makes ClusterDeployments that run.
+func (h *managedHub) createMany(t *testing.T, prefix string, count int) {
+	t.Helper()
+	var writers errgroup.Group
+	writers.SetLimit(benchWriters)
+	for i := range count {
+		obj := clusterDeployments().build(t, h.hub, prefix+"-"+strconv.Itoa(i))
+		writers.Go(func() error { return h.Client.Create(t.Context(), obj) })
+	}
+	testenv.ExpectNoError(t, writers.Wait())
+}
+
+// expectRecords looks whether every switch has one stop, which holds or has ended by itself; and whether what ends it was done.
+func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
+	t.Helper()
+	lists := []client.ObjectList{&hivev1.ClusterDeploymentList{}, &mocov1beta2.MySQLClusterList{}, &korifiv1alpha1.CFAppList{}}
+	for i, k := range kinds() {
+		if err := h.Client.List(t.Context(), lists[i]); err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		if err := meta.EachListItem(lists[i], func(o runtime.Object) error {
+			obj, _ := o.(client.Object)
+			for _, stops := range k.records(obj) {
+				if len(stops) > 1 {
+					t.Fatalf("%s %s: expected one stop, found %+v", k.name, obj.GetName(), stops)
+				}
+				if len(stops) == 0 || (stops[0].EndedAt != nil) != hasEnded {
+					return fmt.Errorf("%s %s: expected a stop that has ended: %t, found %+v", k.name, obj.GetName(), hasEnded, stops)
+				}
+			}
+			// Nobody writes the spec of a ClusterDeployment: there the record alone says it.
+			if isStopped := k.isStopped(obj); hasEnded && isStopped && k.name != clusterDeployments().name {
+				return fmt.Errorf("%s %s: expected that its switch is set back", k.name, obj.GetName())
+			}
+			if app, isApp := obj.(*korifiv1alpha1.CFApp); isApp && hasEnded && app.Annotations[korifiv1alpha1.RevisionAnnotation] != "1" {
+				t.Fatalf("%s: expected the one revision that the stop began, found %q", app.Name, app.Annotations[korifiv1alpha1.RevisionAnnotation])
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// expectReady asks the manager whether it has begun.
+func (h *managedHub) expectReady() error {
+	answer, err := http.Get("http://" + h.probes + "/readyz")
+	if err != nil {
+		return fmt.Errorf("ask for readiness: %w", err)
+	}
+	defer answer.Body.Close()
+	return testenv.ErrorIf(answer.StatusCode != http.StatusOK, "found status %d", answer.StatusCode)
+}
+
+// benchAdmission measures requests that flip a ClusterDeployment's switch, with the policies that note who does it and without.
+func (h *managedHub) benchAdmission(t *testing.T, figures map[string]float64) {
+	t.Helper()
+	k := clusterDeployments()
+	obj := k.build(t, h.hub, "flipped")
+	h.ExpectCreated(t, obj)
+	measure := func() float64 {
+		var took []float64
+		for i := range benchRequests {
+			change := k.stop
+			if i%2 == 1 {
+				change = k.start
+			}
+			began := time.Now()
+			testenv.ExpectNoError(t, h.Client.Patch(t.Context(), obj, mergePatch(t, change)))
+			took = append(took, time.Since(began).Seconds())
+		}
+		slices.Sort(took)
+		return took[int(float64(len(took))*p99)]
+	}
+	with := measure()
+	h.removePolicy(t, "torpor-hibernation-record")
+	testenv.Eventually(t, "requests are not noted", func() error {
+		tried := k.build(t, h.hub, "tried")
+		merge(t, tried, k.stop)
+		if err := h.Client.Create(t.Context(), tried, client.DryRunAll); err != nil {
+			return fmt.Errorf("try a creation: %w", err)
+		}
+		return testenv.ErrorIf(tried.GetAnnotations()[k.notes[0]] != "", "they still are")
+	})
+	without := measure()
+	figures["admission_with_p99_seconds"], figures["admission_without_p99_seconds"] = with, without
+	figures["admission_overhead_p99_seconds"] = with - without
+}
+
+// benchStatus measures the table of everything that can be stopped.
+func (h *managedHub) benchStatus(t *testing.T) float64 {
+	t.Helper()
+	var took []float64
+	for range benchRounds {
+		began := time.Now()
+		if code := torpor.Run(t.Context(), torpor.Streams{Out: io.Discard, Err: t.Output()}, []string{"status", "-A", "--kubeconfig", h.KubeconfigPath(t)}); code != 0 {
+			t.Errorf("expected a table, found exit code %d", code)
+		}
+		took = append(took, time.Since(began).Seconds())
+	}
+	slices.Sort(took)
+	return took[int(float64(len(took))*p99)]
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// runPlugin runs kubectl torpor as a person, and returns what it prints.
+func (h *hub) runPlugin(t *testing.T, who string, want exit.Code, args ...string) string {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	all := append(args, "--kubeconfig", h.KubeconfigPath(t), "-n", metav1.NamespaceDefault, "--as", who, "--as-group", "system:masters")
+	if code := exit.Code(torpor.Run(t.Context(), torpor.Streams{Out: &out, Err: &stderr}, all)); code != want {
+		t.Errorf("%s: found exit code %d, want %d: %s%s", strings.Join(args, " "), code, want, &out, &stderr)
+	}
+	return out.String()
+}
+
+// TestPluginStopsAndStarts has three people stop, prolong and start each kind with kubectl torpor, beside the manager's own program.
+func TestPluginStopsAndStarts(t *testing.T) {
+	t.Parallel()
+	h := newManagedHub(t)
+	h.startManager(t)
+	h.waitUntilNoted(t)
+	for _, k := range kinds() {
+		t.Run(k.name, func(t *testing.T) {
+			t.Parallel()
+			obj := k.build(t, h.hub, "verbs")
+			h.ExpectCreated(t, obj)
+			var parts, name = []string{}, strings.ToLower(k.name) + "/verbs"
+			if k.name == "MySQLCluster" {
+				parts = []string{"--part", "clustering"}
+			}
+			isRecorded := func(what, by, startedBy string) torporv1alpha1.StopRecord {
+				t.Helper()
+				var stop torporv1alpha1.StopRecord
+				h.WaitFor(t, what, obj, func() error {
+					stops := k.records(obj)[0]
+					if len(stops) == 0 || stops[0].By != by || stops[0].StartedBy != startedBy {
+						return fmt.Errorf("expected a stop by %q that was ended by %q, found %+v", by, startedBy, stops)
+					}
+					stop = stops[0]
+					return nil
+				})
+				return stop
+			}
+			h.runPlugin(t, "alice", exit.Done, append(parts, "stop", name, "--reason", "no budget", "--until", "8h")...)
+			stop := isRecorded("alice stops it", "alice", "")
+			if stop.Reason != "no budget" || stop.UntilBy != "alice" || stop.Until == nil || stop.Until.Sub(stop.Since.Time).Hours() != 8 {
+				t.Errorf("expected a reason and an end after eight hours, found %+v", stop)
+			}
+			if k.name != "ClusterDeployment" { // That one has no cloud here.
+				h.runPlugin(t, "alice", exit.Done, append(parts, "stop", name, "--wait")...)
+			}
+			h.runPlugin(t, "bob", exit.Done, append(parts, "extend", name, "--until", "2099-01-01T00:00:00Z")...)
+			h.WaitFor(t, "it is prolonged", obj, func() error {
+				stops := k.records(obj)[0]
+				return testenv.ErrorIf(len(stops) != 1 || stops[0].RequestedUntil != "2099-01-01T00:00:00Z" || stops[0].UntilBy != "bob", "found %+v", stops)
+			})
+			h.runPlugin(t, "bob", exit.Refused, append(parts, "extend", name, "--until", "1h")...)
+			var told struct {
+				Parts []struct{ Part, By, Reason, Until, UntilBy string }
+			}
+			testenv.ExpectNoError(t, json.Unmarshal([]byte(h.runPlugin(t, "bob", exit.Done, "why", name, "-o", "json")), &told))
+			if one := told.Parts[0]; one.By != "alice" || one.Reason != "no budget" || one.Until != "2099-01-01T00:00:00Z" || one.UntilBy != "bob" {
+				t.Errorf("expected who, why and until when, found %+v", told)
+			}
+			h.runPlugin(t, "carol", exit.Done, append(parts, "start", name)...)
+			isRecorded("carol starts it", "alice", "carol")
+			testenv.ExpectNoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(obj), obj))
+			if annotations := obj.GetAnnotations(); annotations[torporv1alpha1.UntilAnnotation]+annotations[torporv1alpha1.ReasonAnnotation] != "" {
+				t.Errorf("expected what was said of the stop to go with it, found %v", annotations)
+			}
+			if k.name == "MySQLCluster" {
+				h.runPlugin(t, "carol", exit.Done, append(parts, "start", name, "--wait")...)
+			}
+		})
+	}
+}
