@@ -4,9 +4,10 @@ package stoprecord
 
 import (
 	"fmt"
-	"github.com/torpor-dev/torpor/internal/decision"
 	"strings"
 	"time"
+
+	"github.com/torpor-dev/torpor/internal/decision"
 )
 
 // DescribeIgnored says why the annotation that should say when the stop ends is ignored; empty if it is not.

@@ -65,7 +65,8 @@ func TestParseUntil(t *testing.T) {
 				t.Errorf("found %v", err)
 			}
 			told := stoprecord.Records{{Requested: true, RequestedUntil: text}}.DescribeIgnored("torpor.dev/instances-until")
-			if text != "" && !(strings.HasPrefix(told, "torpor.dev/instances-until is ignored: expected a time such as") && strings.HasSuffix(told, "correct or remove it")) {
+			isTold := strings.HasPrefix(told, "torpor.dev/instances-until is ignored: expected a time such as") && strings.HasSuffix(told, "correct or remove it")
+			if isTold != (text != "") {
 				t.Errorf("expected the annotation and what to do, found %q", told)
 			}
 		})

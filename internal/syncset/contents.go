@@ -142,6 +142,19 @@ func ReadPatch(p *hivev1.SyncObjectPatch) ([]byte, error) {
 	return body, nil
 }
 
+// ReadPatches returns the patches of a set as JSON. The error names the first that cannot be sent.
+func ReadPatches(set *hivev1.SyncSetCommonSpec) ([][]byte, error) {
+	var bodies [][]byte
+	for i := range set.Patches {
+		body, err := ReadPatch(&set.Patches[i])
+		if err != nil {
+			return nil, fmt.Errorf("spec.patches[%d]: %w", i, err)
+		}
+		bodies = append(bodies, body)
+	}
+	return bodies, nil
+}
+
 // hasAlias reports whether a node or one in it is an alias. The parser limits how deep they are.
 func hasAlias(node *yamlv3.Node) bool {
 	return node.Kind == yamlv3.AliasNode || slices.ContainsFunc(node.Content, hasAlias)

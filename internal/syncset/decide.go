@@ -83,7 +83,7 @@ func Decide(seen Observed) Plan {
 	if len(s.refused) > 0 {
 		plan.Failed = decision.True(hiveinternalv1alpha1.SyncFailureReason, strings.Join(s.refused, "; "))
 	}
-	plan.Status = s.Status
+	plan.Status, plan.Events = s.Status, s.events(seen.Status)
 	s.statuses.write(&plan.Status)
 	return plan
 }

@@ -146,5 +146,7 @@ type Plan struct {
 	// Status is the new one, but for its conditions.
 	Status         hiveinternalv1alpha1.ClusterSyncStatus
 	Failed, Synced decision.Condition
-	RequeueAfter   time.Duration
+	// Events are what has become of the sets.
+	Events       []decision.Event
+	RequeueAfter time.Duration
 }

@@ -38,7 +38,7 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 	if err := v.apply(after, r); err != nil {
 		return err
 	}
-	var patch client.Patch = client.MergeFrom(before)
+	patch := client.MergeFrom(before)
 	if v.verb == extendVerb { // A stop that has ended meanwhile does not begin again.
 		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	}
@@ -117,13 +117,12 @@ func (v *verbCommand) untilText(obj client.Object, stops stoprecord.Records) (st
 	if err != nil {
 		return "", err
 	}
-	_, isTime := time.ParseDuration(v.until)
 	newest := stops.Newest()
 	isThere := newest != nil && newest.RequestedUntil == v.until
 	for _, value := range obj.GetAnnotations() {
 		isThere = isThere || value == v.until
 	}
-	if v.verb == extendVerb || isTime != nil || isThere {
+	if _, err := time.Parse(time.RFC3339, v.until); err == nil || v.verb == extendVerb || isThere {
 		return until.UTC().Format(time.RFC3339), nil
 	}
 	return v.until, nil

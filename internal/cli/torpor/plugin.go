@@ -31,7 +31,7 @@ type Streams struct{ Out, Err io.Writer }
 
 type commands struct {
 	Streams
-	clock   clock.WithTicker
+	clock   clock.PassiveClock
 	connect func() (*kubeClient, error)
 }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
@@ -23,43 +25,43 @@ func (v *verbCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *ve
 	if r.err != nil {
 		return
 	}
-	tick := v.clock.NewTicker(pollInterval)
-	defer tick.Stop()
-	startedAt, last, isReached := v.clock.Now(), "", false
+	isReached, last, printed, startedAt := false, "nothing was seen", "", v.clock.Now()
 	r.Reached = &isReached
-	for {
+	r.err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		obj, err := kube.getObject(ctx, r.target)
-		if err != nil && ctx.Err() == nil {
-			r.err = err
-			return
+		if ctx.Err() != nil {
+			return false, nil // The call was cut off: the object has not said anything.
 		}
-		if err == nil {
-			row := r.target.findRow(obj)
-			switch {
-			case v.verb == startVerb && row.refusal != "":
-				r.err = exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; it stays asked for, and kubectl moco start --force starts all the same", r.target, row.refusal)}
-				return
-			case row.isAsked != (v.verb == stopVerb) && !row.stops.HasEnded():
-				r.err = fmt.Errorf("%s: somebody asked for something else while this waited: expected it to be %s; see kubectl torpor why", r.target, v.verb.pastParticiple())
-				return
-			case row.isReached(v.verb, r.wasAlready):
-				isReached = true
-				return
-			}
-			if seen := fmt.Sprintf("%s: %s", formatCell(row.State), formatCell(row.Message)); seen != last && v.clock.Since(startedAt) >= progressDelay {
-				last = seen
-				fmt.Fprintf(v.Err, "waiting for %s: %s\n", r.target, seen)
-			}
+		if err != nil {
+			return false, err
 		}
-		select {
-		case <-tick.C():
-		case <-ctx.Done():
-			r.err = fmt.Errorf("wait for %s: %w; it stays asked for", r.target, context.Cause(ctx))
-			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				r.err = exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("timed out: expected %s to be %s, found %s; it stays asked for", r.target, v.verb.pastParticiple(), last)}
-			}
-			return
+		row := r.target.findRow(obj)
+		isReached, err = v.judge(row, r)
+		last = formatCell(row.State) + ": " + formatCell(row.Message)
+		if !isReached && err == nil && last != printed && v.clock.Since(startedAt) >= progressDelay {
+			printed = last
+			fmt.Fprintf(v.Err, "waiting for %s: %s\n", r.target, last)
 		}
+		return isReached, err
+	})
+	switch {
+	case r.err == nil || ctx.Err() == nil:
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		r.err = exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("timed out: expected %s to be %s, found %s; it stays asked for", r.target, v.verb.pastParticiple(), last)}
+	default:
+		r.err = fmt.Errorf("wait for %s: %w; it stays asked for", r.target, context.Cause(ctx))
+	}
+}
+
+// judge reports whether a row is as asked for. The error says that it will not be.
+func (v *verbCommand) judge(row stopRow, r *verbResult) (bool, error) {
+	switch {
+	case v.verb == startVerb && row.refusal != "":
+		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; it stays asked for, and kubectl moco start --force starts all the same", r.target, row.refusal)}
+	case row.isAsked != (v.verb == stopVerb) && !row.stops.HasEnded():
+		return false, fmt.Errorf("%s: somebody asked for something else while this waited: expected it to be %s; see kubectl torpor why", r.target, v.verb.pastParticiple())
+	default:
+		return row.isReached(v.verb, r.wasAlready), nil
 	}
 }
 

@@ -146,7 +146,9 @@ func (h *managedHub) expectReady() error {
 	if err != nil {
 		return fmt.Errorf("ask for readiness: %w", err)
 	}
-	defer answer.Body.Close()
+	if err := answer.Body.Close(); err != nil {
+		return fmt.Errorf("end the answer: %w", err)
+	}
 	return testenv.ErrorIf(answer.StatusCode != http.StatusOK, "found status %d", answer.StatusCode)
 }
 

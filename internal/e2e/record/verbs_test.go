@@ -40,7 +40,7 @@ func TestPluginStopsAndStarts(t *testing.T) {
 			t.Parallel()
 			obj := k.build(t, h.hub, "verbs")
 			h.ExpectCreated(t, obj)
-			var parts, name = []string{}, strings.ToLower(k.name) + "/verbs"
+			parts, name := []string{}, strings.ToLower(k.name)+"/verbs"
 			if k.name == "MySQLCluster" {
 				parts = []string{"--part", "clustering"}
 			}

@@ -190,6 +190,13 @@ func (c *batchCloud) order(ctx context.Context, t actuator.Target, verb Verb, cl
 	return errs
 }
 
+// countOrderedMachines counts while orders are given.
+func (c *batchCloud) countOrderedMachines() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.machines)
+}
+
 // fleet is a service at a cloud, with a queue of passes.
 type fleet struct {
 	t       *testing.T
@@ -358,9 +365,9 @@ func TestTenThousandClustersAreStoppedAlsoBesideASlowHub(t *testing.T) {
 			f.service.Order(named(name), StopVerb, []string{name + "-0", name + "-1"}, 0)
 		}
 		elapse(time.Minute)
-		early := len(f.cloud.machines)
+		early := f.cloud.countOrderedMachines()
 		elapse(time.Duration(len(names)/parallelReads)*readTime + orderTimeout/2 - time.Since(began))
-		if late := len(f.cloud.machines); early < len(names)/10 || late != 2*len(names) {
+		if late := f.cloud.countOrderedMachines(); early < len(names)/10 || late != 2*len(names) {
 			t.Errorf("expected every machine to be ordered to stop, the first within a minute; found %d then and %d in the end, orders of %v machines", early, late, f.cloud.ordered)
 		}
 	})

@@ -38,6 +38,8 @@ type Applier struct {
 	ReadSecret func(ctx context.Context, secret types.NamespacedName) (*corev1.Secret, error)
 	// MayDial reports whether the cluster may be dialled now. It is asked before the connection, and before every request.
 	MayDial func(ctx context.Context, cluster types.NamespacedName) bool
+	// Metrics count what becomes of jobs.
+	Metrics *Metrics
 	// Enqueue has a cluster's pass run soon, and does not block.
 	Enqueue func(cluster types.NamespacedName)
 
@@ -78,7 +80,7 @@ type appliedCluster struct {
 // NewApplier returns an applier that dials nobody before it is started.
 func NewApplier(d targetcluster.Dialer, c clock.PassiveClock) *Applier {
 	return &Applier{
-		Dialer: d, Clock: c, clusters: map[types.NamespacedName]*appliedCluster{},
+		Dialer: d, Clock: c, Metrics: NewMetrics(), clusters: map[types.NamespacedName]*appliedCluster{},
 		prompt: workqueue.NewTyped[types.NamespacedName](), patient: workqueue.NewTyped[types.NamespacedName](),
 	}
 }
@@ -158,7 +160,10 @@ func (a *Applier) work(ctx context.Context, queue workqueue.TypedInterface[types
 			return
 		}
 		if job := a.take(name); job != nil && ctx.Err() == nil {
-			a.publish(ctx, job, a.run(ctx, job))
+			begun := a.Clock.Now()
+			answer := a.run(ctx, job)
+			a.Metrics.countJob(answer, answer.At.Sub(begun))
+			a.publish(ctx, job, answer)
 		}
 		queue.Done(name)
 	}

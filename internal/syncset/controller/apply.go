@@ -94,7 +94,12 @@ func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.An
 
 // applySet applies the resources of a set, then its Secrets, then its patches.
 func (c *clusterConnection) applySet(ctx context.Context, set *setToApply) error {
+	// What cannot be sent is found out before anything is.
 	objects, err := syncset.ReadObjects(set.Spec)
+	if err != nil {
+		return &refusal{err.Error()}
+	}
+	patches, err := syncset.ReadPatches(set.Spec)
 	if err != nil {
 		return &refusal{err.Error()}
 	}
@@ -108,8 +113,8 @@ func (c *clusterConnection) applySet(ctx context.Context, set *setToApply) error
 			return err
 		}
 	}
-	for i := range set.Spec.Patches {
-		if err := c.patch(ctx, &set.Spec.Patches[i]); err != nil {
+	for i, body := range patches {
+		if err := c.patch(ctx, &set.Spec.Patches[i], body); err != nil {
 			return err
 		}
 	}
@@ -187,7 +192,7 @@ func metadataOf(r syncset.Reference) map[string]any {
 }
 
 // patch sends a patch of a set.
-func (c *clusterConnection) patch(ctx context.Context, p *hivev1.SyncObjectPatch) error {
+func (c *clusterConnection) patch(ctx context.Context, p *hivev1.SyncObjectPatch, body []byte) error {
 	r := syncset.ReferenceOfPatch(p)
 	kind := types.StrategicMergePatchType
 	switch p.PatchType {
@@ -195,10 +200,6 @@ func (c *clusterConnection) patch(ctx context.Context, p *hivev1.SyncObjectPatch
 		kind = types.MergePatchType
 	case "json":
 		kind = types.JSONPatchType
-	}
-	body, err := syncset.ReadPatch(p)
-	if err != nil {
-		return &refusal{nameOf(r) + ": " + err.Error()}
 	}
 	return c.send(ctx, r, func(name targetcluster.ObjectName) error { return c.writer.Patch(ctx, name, kind, body) })
 }

@@ -25,7 +25,7 @@ func TestBenchSync(t *testing.T) {
 		t.Skip("TORPOR_BENCH is not set: expected `make bench NAME=sync`")
 	}
 	const clusters, objects = 100, 20
-	e := &env{Environment: testenv.Start(t)}
+	e := &env{Environment: testenv.Start(t), metrics: NewMetrics()}
 	e.startManager(t)
 	namespace, now := e.CreateNamespace(t), clock.RealClock{}
 	set := &hivev1.SyncSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "set"}}

@@ -39,6 +39,7 @@ type Controller struct {
 	Dialer targetcluster.Dialer
 	// Clock is the source of the current time.
 	Clock clock.PassiveClock
+	Metrics *Metrics
 	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
 	Guard *reconcile.WriterGuard
 	// WatchNamespaces are the only namespaces whose objects are handled; none means all. SelectorSyncSets are in none, and are handled
@@ -60,6 +61,8 @@ type Controller struct {
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
 	c.applier = NewApplier(c.Dialer, c.Clock)
+	c.applier.Metrics = c.Metrics
+	c.Metrics.useReader(mgr.GetClient())
 	c.applier.ReadSecret, c.applier.MayDial = c.readSecret, c.mayDial
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.applier)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -140,7 +140,7 @@ func TestRefusedObjectIsNamedAndOtherSetsAreApplied(t *testing.T) {
 
 func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 	t.Parallel()
-	e := &env{Environment: testenv.Start(t)}
+	e := &env{Environment: testenv.Start(t), metrics: NewMetrics()}
 	stop := e.startManager(t)
 	c := e.newCluster(t, e.CreateNamespace(t), "cluster", nil)
 	witness := e.newCluster(t, c.cd.Namespace, "witness", nil)

@@ -36,13 +36,14 @@ const kubeconfigSecret = "admin-kubeconfig"
 // env is a hub that is the target of its ClusterDeployments too, and a manager.
 type env struct {
 	*testenv.Environment
-	log testenv.LogBuffer
+	log     testenv.LogBuffer
+	metrics *Metrics
 }
 
 var (
 	suite  testenv.Suite
 	shared = testenv.NewShared(&suite, func(t testing.TB) *env {
-		e := &env{Environment: testenv.Start(t)}
+		e := &env{Environment: testenv.Start(t), metrics: NewMetrics()}
 		e.startManager(t)
 		return e
 	})
@@ -55,7 +56,7 @@ func TestMain(m *testing.M) {
 
 func (e *env) startManager(t testing.TB) (stop func()) {
 	t.Helper()
-	return testenv.StartManager(t, e.Environment, Controller{Clock: clock.RealClock{}}.SetupWithManager, func(o *manager.Options) { o.Logger = e.log.Logger(9) })
+	return testenv.StartManager(t, e.Environment, Controller{Clock: clock.RealClock{}, Metrics: e.metrics}.SetupWithManager, func(o *manager.Options) { o.Logger = e.log.Logger(9) })
 }
 
 // testCluster is a cluster of the hub, behind a proxy of its own.

@@ -23,7 +23,7 @@ func (c Controller) report(cs *hiveinternalv1alpha1.ClusterSync, seen *clusterOb
 		hiveinternalv1alpha1.ClusterSyncFailedCondition: plan.Failed,
 		hiveinternalv1alpha1.ClusterSyncedCondition:     plan.Synced,
 	}, cs.Generation, c.Clock)
-	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter}
+	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter, Events: plan.Events}
 	switch {
 	case seen.Answer != nil:
 		answer := seen.Answer

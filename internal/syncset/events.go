@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package syncset
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+const (
+	// EventSyncSetsFailed reports sets that a cluster refused, or refused for another reason than before.
+	EventSyncSetsFailed = "SyncSetsFailed"
+	// EventSyncSetsRecovered reports sets that are in a cluster after it had refused them.
+	EventSyncSetsRecovered = "SyncSetsRecovered"
+	// EventCaughtUp reports that a cluster has all sets again after it hibernated.
+	EventCaughtUp = "CaughtUp"
+)
+
+// syncAction is what was tried, as events name it.
+const syncAction = "Sync"
+
+// events are what has happened to the sets since the status was written: one of each reason, however many sets there are.
+func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decision.Event {
+	var events []decision.Event
+	before := readStatuses(saved)
+	var failed, recovered []string
+	for _, key := range slices.SortedFunc(maps.Keys(s.statuses), SetKey.Compare) {
+		was, is := before[key], s.statuses[key]
+		hadFailed := was.ObservedGeneration != 0 && was.Result == hiveinternalv1alpha1.FailureSyncSetResult
+		switch {
+		case is.ObservedGeneration == 0: // It was not tried yet.
+		case is.Result == hiveinternalv1alpha1.FailureSyncSetResult && !(hadFailed && was.FailureMessage == is.FailureMessage):
+			failed = append(failed, key.String()+": "+is.FailureMessage)
+		case is.Result == hiveinternalv1alpha1.SuccessSyncSetResult && hadFailed:
+			recovered = append(recovered, key.String())
+		}
+	}
+	if len(failed) > 0 {
+		events = append(events, decision.Event{Warning: true, Reason: EventSyncSetsFailed, Action: syncAction, Note: joinSome(failed, "; ")})
+	}
+	if len(recovered) > 0 {
+		events = append(events, decision.Event{Reason: EventSyncSetsRecovered, Action: syncAction, Note: "Applied after a failure: " + joinSome(recovered, ", ")})
+	}
+	if synced := s.Status.SyncedResume; synced != nil && !synced.Equal(saved.SyncedResume) {
+		events = append(events, decision.Event{
+			Reason: EventCaughtUp, Action: syncAction, Note: "All sets are applied after the resume that began at " + synced.UTC().Format(time.RFC3339),
+		})
+	}
+	return events
+}
+
+// joinSome joins the first texts, and says how many there are beside them.
+func joinSome(texts []string, separator string) string {
+	if more := len(texts) - maxNames; more > 0 {
+		texts = append(slices.Clone(texts[:maxNames]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, separator)
+}

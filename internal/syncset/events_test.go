@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package syncset
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+)
+
+func TestEventsTellWhatBecameOfSets(t *testing.T) {
+	a := object("a")
+	failed := applied("s", a)
+	failed.Result, failed.FailureMessage = hiveinternalv1alpha1.FailureSyncSetResult, "ConfigMap a: no"
+	answered := func(status hiveinternalv1alpha1.SyncStatus, failure string) Observed {
+		return observed([]ObservedSet{deletingSet("s", 1, a)}, status).with(func(o *Observed) {
+			o.Answer = &Answer{At: now, Results: []Result{{SetKey: SetKey{Name: "s"}, Generation: 1, Failure: failure}}}
+		})
+	}
+	var many []Result
+	for i := range maxNames + 2 {
+		many = append(many, Result{SetKey: SetKey{Name: fmt.Sprintf("s%d", i)}, Generation: 1, Failure: "no"})
+	}
+	for name, row := range map[string]struct {
+		seen Observed
+		want string
+	}{
+		"nothing has happened":                      {observed([]ObservedSet{deletingSet("s", 1, a)}, applied("s", a)), ""},
+		"a set is refused":                          {answered(applied("s", a), "ConfigMap a: no"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: no"},
+		"a set is refused again":                    {answered(failed, "ConfigMap a: no"), ""},
+		"a set is refused for another reason":       {answered(failed, "ConfigMap a: never"), "Warning SyncSetsFailed SyncSet s: ConfigMap a: never"},
+		"a set is applied after it was refused":     {answered(failed, ""), "Normal SyncSetsRecovered Applied after a failure: SyncSet s"},
+		"a set is applied again":                    {answered(applied("s", a), ""), ""},
+		"a set is written down and not tried":       {observed([]ObservedSet{deletingSet("s", 1, a)}), ""},
+		"a set that cannot be read is no surprise":  {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "bad"}}), "Warning SyncSetsFailed SyncSet s: bad"},
+		"a set that could not be read stays silent": {observed([]ObservedSet{{SetKey: SetKey{Name: "s"}, Generation: 1, Invalid: "ConfigMap a: no"}}, failed), ""},
+		"a cluster has caught up": {
+			answered(applied("s", a), "").with(func(o *Observed) {
+				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
+			}), "Normal CaughtUp All sets are applied after the resume that began at 2026-11-23T11:59:00Z",
+		},
+		"of many sets some are named": {
+			observed(nil).with(func(o *Observed) {
+				o.Answer = &Answer{At: now, Results: many}
+				for _, r := range many {
+					o.Sets = append(o.Sets, ObservedSet{SetKey: r.SetKey, Generation: 1})
+				}
+			}), "Warning SyncSetsFailed SyncSet s0: no; SyncSet s1: no; SyncSet s2: no; SyncSet s3: no; SyncSet s4: no; and 2 more",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var found []string
+			for _, e := range Decide(row.seen).Events {
+				kind := map[bool]string{true: "Warning", false: "Normal"}[e.Warning]
+				found = append(found, kind+" "+e.Reason+" "+e.Note)
+			}
+			if got := strings.Join(found, "\n"); got != row.want {
+				t.Errorf("expected %q, found %q", row.want, got)
+			}
+		})
+	}
+}
