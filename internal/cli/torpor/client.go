@@ -32,7 +32,7 @@ const (
 
 // kubeClient is a client of the API server with the namespace that the command is about.
 type kubeClient struct {
-	client.Client
+	client.WithWatch
 	discovery *discovery.DiscoveryClient
 	namespace string
 }
@@ -47,7 +47,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 		}
 		mapper.Add(k.gvk, meta.RESTScopeNamespace)
 	}
-	c, err := client.New(cfg, client.Options{Scheme: known, Mapper: mapper})
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: known, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
@@ -55,7 +55,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client of the discovery: %w", err)
 	}
-	return &kubeClient{Client: c, discovery: d, namespace: namespace}, nil
+	return &kubeClient{WithWatch: c, discovery: d, namespace: namespace}, nil
 }
 
 // target is an object that somebody named, and the part of it that a verb is about.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
@@ -22,7 +23,7 @@ import (
 
 const (
 	programName = "kubectl-torpor"
-	// commandTimeout bounds all calls of a command together, beside the limit of each.
+	// commandTimeout bounds all calls of a command together, beside the limit of each. What a command waits for, it may wait for longer.
 	commandTimeout = 5 * time.Minute
 )
 
@@ -37,13 +38,19 @@ type commands struct {
 
 // Run runs a command line without the program's name, and returns the exit code that the help lists.
 func Run(ctx context.Context, s Streams, args []string) int {
-	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
-	defer cancel()
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	root := a.newRootCommand()
-	commandStarted := false
+	commandStarted, cancel := false, func() {}
+	defer func() { cancel() }()
 	// An error before a command runs is one of the command line.
-	root.PersistentPreRun = func(*cobra.Command, []string) { commandStarted = true }
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		commandStarted = true
+		if limit := commandLimit(cmd.Flags()); limit > 0 {
+			var limited context.Context
+			limited, cancel = context.WithTimeout(cmd.Context(), limit)
+			cmd.SetContext(limited)
+		}
+	}
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetArgs(args)
@@ -55,6 +62,24 @@ func Run(ctx context.Context, s Streams, args []string) int {
 		fmt.Fprintln(s.Err, "error:", each)
 	}
 	return int(exit.CodeOf(err))
+}
+
+// The flags by which a command may take longer.
+const (
+	waitFlag, timeoutFlag = "wait", "timeout"
+	watchFlag             = "watch"
+)
+
+// commandLimit is how long a command may take; 0 for as long as somebody looks on.
+func commandLimit(f *pflag.FlagSet) time.Duration {
+	if watches, err := f.GetBool(watchFlag); err == nil && watches {
+		return 0
+	}
+	timeout, err := f.GetDuration(timeoutFlag)
+	if waits, _ := f.GetBool(waitFlag); err != nil || !waits {
+		return commandTimeout
+	}
+	return commandTimeout + timeout
 }
 
 func (a *commands) newRootCommand() *cobra.Command {

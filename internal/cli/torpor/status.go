@@ -22,8 +22,8 @@ import (
 
 type statusCommand struct {
 	*commands
-	isEverywhere     bool
-	selector, output string
+	isEverywhere, watches bool
+	selector, output      string
 }
 
 func (a *commands) newStatusCommand() *cobra.Command {
@@ -41,6 +41,9 @@ may not list, which is said.`,
   # What a team has, with what each status says
   kubectl torpor status -l team=a -o wide
 
+  # Until you end it: what changes
+  kubectl torpor status -A -w
+
   # Two objects, for a program
   kubectl torpor status mysqlcluster/test cfapp/shop -o json`,
 		ValidArgsFunction: a.completeTargets(0),
@@ -48,6 +51,7 @@ may not list, which is said.`,
 	}
 	cmd.Flags().BoolVarP(&s.isEverywhere, "all-namespaces", "A", false, "the objects of all namespaces")
 	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "labels of the objects, such as team=a, instead of names")
+	cmd.Flags().BoolVarP(&s.watches, watchFlag, "w", false, "go on, and print what changes")
 	cmd.Flags().StringVarP(&s.output, "output", "o", "", "json, yaml, wide, or empty for text")
 	return cmd
 }
@@ -58,6 +62,9 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	if len(args) > 0 && (s.isEverywhere || cmd.Flags().Changed("selector")) {
 		return exit.WrongUsage("expected either KIND/NAME or --all-namespaces and --selector, found %q with them", args[0])
+	}
+	if s.watches && (len(args) > 0 || s.output == "json" || s.output == "yaml") {
+		return exit.WrongUsage("--watch: expected neither names nor --output json or yaml with it, found one of them")
 	}
 	selector, err := parseSelector(s.selector, cmd.Flags().Changed("selector"))
 	if err != nil {
@@ -75,6 +82,9 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 		rows, err = getAllRows(cmd.Context(), kube, args)
 	} else {
 		rows, err = s.listAllRows(cmd.Context(), kube, selector)
+	}
+	if s.watches && err == nil {
+		return s.follow(cmd.Context(), kube, selector, rows)
 	}
 	// What was found is shown, whatever else was not.
 	if err != nil && len(rows) == 0 {
@@ -156,6 +166,11 @@ func (s *statusCommand) write(rows []stopRow) error {
 	case len(rows) == 0:
 		return nil
 	}
+	table := alignedTable{out: s.Out}
+	return table.write(append([][]string{s.headings()}, s.cellsOf(rows)...))
+}
+
+func (s *statusCommand) headings() []string {
 	headings := []string{"NAME", "PART", "STATE", "SINCE", "BY", "REASON", "UNTIL", "NEXT"}
 	if s.output == "wide" {
 		headings = append(headings, "MESSAGE")
@@ -163,7 +178,11 @@ func (s *statusCommand) write(rows []stopRow) error {
 	if s.isEverywhere {
 		headings = slices.Insert(headings, 0, "NAMESPACE")
 	}
-	table := []string{strings.Join(headings, "\t")}
+	return headings
+}
+
+func (s *statusCommand) cellsOf(rows []stopRow) [][]string {
+	var table [][]string
 	for _, r := range rows {
 		cells := []string{
 			r.displayName(), r.Part, formatCell(r.State), s.formatAge(r.Since), formatCell(r.By), formatCell(r.Reason), formatTime(r.Until), formatCell(r.Next),
@@ -174,9 +193,9 @@ func (s *statusCommand) write(rows []stopRow) error {
 		if s.isEverywhere {
 			cells = slices.Insert(cells, 0, r.Namespace)
 		}
-		table = append(table, strings.Join(cells, "\t"))
+		table = append(table, cells)
 	}
-	return s.writeAligned(table)
+	return table
 }
 
 // displayName is what the commands take.

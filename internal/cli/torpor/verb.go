@@ -131,8 +131,8 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 		f.StringVar(&v.until, "until", "", "when the stop ends by itself: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
 	}
 	if v.verb == stopVerb || v.verb == startVerb {
-		f.BoolVar(&v.waits, "wait", false, "return when the statuses report it")
-		f.DurationVar(&v.timeout, "timeout", defaultTimeout, "how long to wait for all of them; then the exit code is 3")
+		f.BoolVar(&v.waits, waitFlag, false, "return when the statuses report it")
+		f.DurationVar(&v.timeout, timeoutFlag, defaultTimeout, "how long to wait for all of them; then the exit code is 3")
 	}
 	return cmd
 }
@@ -145,7 +145,7 @@ func (v *verbCommand) validateFlags(cmd *cobra.Command) error {
 		return exit.WrongUsage("--dry-run: expected server or none, found %q", v.dryRun)
 	case v.waits && v.dryRun == dryRunServer:
 		return exit.WrongUsage("--wait: expected no --dry-run with it, which changes nothing; found both")
-	case f.Changed("timeout") && !v.waits:
+	case f.Changed(timeoutFlag) && !v.waits:
 		return exit.WrongUsage("--timeout: expected --wait with it, found none")
 	case v.waits && v.timeout <= 0:
 		return exit.WrongUsage("--timeout: expected a duration above zero such as 5m, found %s", v.timeout)

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// follower prints rows when they change, until somebody ends the program.
+type follower struct {
+	*statusCommand
+	kube     *kubeClient
+	selector labels.Selector
+	// mu guards what follows: each kind is watched by itself.
+	mu    sync.Mutex
+	table alignedTable
+	rows  map[rowKey]stopRow
+	err   error
+}
+
+// rowKey is what names a row.
+type rowKey struct{ kind, namespace, name, part string }
+
+func (r stopRow) key() rowKey { return rowKey{r.Kind, r.Namespace, r.Name, r.Part} }
+
+// withoutHistory is what two rows are compared by: what is shown, and not what the record has of earlier stops.
+func (r stopRow) withoutHistory() stopRow {
+	r.stops, r.conditions = nil, nil
+	return r
+}
+
+// follow prints the rows that were found, and then each that changes. What is deleted is told.
+func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector labels.Selector, found []stopRow) error {
+	f := &follower{statusCommand: s, kube: kube, selector: selector, table: alignedTable{out: s.Out}, rows: map[rowKey]stopRow{}}
+	for _, r := range found {
+		f.rows[r.key()] = r.withoutHistory()
+	}
+	if err := f.table.write(append([][]string{s.headings()}, s.cellsOf(found)...)); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var kinds sync.WaitGroup
+	for _, k := range stoppableKinds() {
+		// A kind that is not served, or that may not be listed, was told of with the first table.
+		if _, isServed, err := kube.listRows(ctx, k, selector); err != nil || !isServed {
+			continue
+		}
+		kinds.Go(func() { f.followKind(ctx, cancel, k) })
+	}
+	kinds.Wait()
+	if f.err != nil {
+		return f.err
+	}
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("follow what can be stopped: %w", err)
+	}
+	return nil // Somebody has seen enough.
+}
+
+// followKind watches the objects of a kind, and again whenever a watch ends.
+func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k stoppableKind) {
+	changed := func(obj any, isGone bool) {
+		if unknown, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = unknown.Obj
+		}
+		if o, ok := obj.(client.Object); ok {
+			f.show(k.describe(o.DeepCopyObject().(client.Object)), isGone, stop)
+		}
+	}
+	options := func(o metav1.ListOptions) *client.ListOptions {
+		return &client.ListOptions{Namespace: f.kube.namespace, LabelSelector: f.selector, Raw: &o}
+	}
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: &cache.ListWatch{
+			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+				list := k.newList()
+				return list, f.kube.List(ctx, list, options(o))
+			},
+			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				return f.kube.Watch(ctx, k.newList(), options(o))
+			},
+		},
+		ObjectType: k.newObject(),
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(obj any) { changed(obj, false) },
+			UpdateFunc: func(_, obj any) { changed(obj, false) },
+			DeleteFunc: func(obj any) { changed(obj, true) },
+		},
+	})
+	informer.RunWithContext(ctx)
+}
+
+// show prints the rows of an object that are not as they were.
+func (f *follower) show(rows []stopRow, isGone bool, stop context.CancelFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var changed []stopRow
+	for _, r := range rows {
+		if isGone {
+			r.State, r.Next, r.Message = "deleted", "", ""
+		}
+		before, isKnown := f.rows[r.key()]
+		if isKnown && reflect.DeepEqual(before, r.withoutHistory()) {
+			continue
+		}
+		changed = append(changed, r)
+		if f.rows[r.key()] = r.withoutHistory(); isGone {
+			delete(f.rows, r.key())
+		}
+	}
+	if err := f.table.write(f.cellsOf(changed)); err != nil && f.err == nil {
+		f.err = err
+		stop()
+	}
+}
+
+// alignedTable writes rows in columns as wide as the widest cell so far, so that rows which come later stand below the first.
+type alignedTable struct {
+	out    interface{ Write([]byte) (int, error) }
+	widths []int
+}
+
+const columnGap = 3
+
+func (t *alignedTable) write(rows [][]string) error {
+	for _, cells := range rows {
+		for i, cell := range cells {
+			if i == len(t.widths) {
+				t.widths = append(t.widths, 0)
+			}
+			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var text strings.Builder
+	for _, cells := range rows {
+		for i, cell := range cells {
+			text.WriteString(cell)
+			if i < len(cells)-1 {
+				text.WriteString(strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(cell)+columnGap))
+			}
+		}
+		text.WriteByte('\n')
+	}
+	if _, err := t.out.Write([]byte(text.String())); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}

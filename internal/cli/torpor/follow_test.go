@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// testFollow has an app come, change and go while somebody looks on.
+func testFollow(t *testing.T, server *testenv.Environment) {
+	namespace := server.CreateNamespace(t)
+	app := testenv.BuildCFApp(client.ObjectKey{Namespace: namespace, Name: "first"})
+	app.Spec.DesiredState = korifiv1alpha1.StartedState
+	server.ExpectCreated(t, app)
+	var out, said testenv.LogBuffer
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	code := make(chan int)
+	go func() {
+		code <- Run(ctx, Streams{Out: &out, Err: &said}, []string{"status", "-w", "-n", namespace, "--kubeconfig", server.KubeconfigPath(nil)})
+	}()
+	expectLine := func(what, pattern string) {
+		t.Helper()
+		testenv.Eventually(t, what, func() error {
+			return testenv.ErrorIf(!regexp.MustCompile("(?m)^"+pattern+"$").MatchString(out.String()), "expected %q, found %s%s", pattern, &out, &said)
+		})
+	}
+	expectLine("the table", `NAME +PART +STATE +SINCE +BY +REASON +UNTIL +NEXT\ncfapp/first +app +unknown +- +- +- +- +-`)
+	testenv.ExpectPatched(t, server, app, func(a *korifiv1alpha1.CFApp) { a.Labels = map[string]string{"seen": "no"} })
+	testenv.ExpectPatched(t, server, app, func(a *korifiv1alpha1.CFApp) { a.Spec.DesiredState = korifiv1alpha1.StoppedState })
+	expectLine("a change", fmt.Sprintf("cfapp/first +app +unknown +- +- +- +- +kubectl torpor start -n %s cfapp/first", namespace))
+	second := testenv.BuildCFApp(client.ObjectKey{Namespace: namespace, Name: "second"})
+	server.ExpectCreated(t, second)
+	expectLine("an app that comes", "cfapp/second +app +unknown +.*")
+	testenv.ExpectNoError(t, server.Client.Delete(t.Context(), second))
+	expectLine("an app that goes", "cfapp/second +app +deleted +.*")
+	end()
+	if found := exit.Code(<-code); found != exit.Done {
+		t.Errorf("expected that somebody who has seen enough ends it well, found exit code %d: %s", found, &said)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines != 5 {
+		t.Errorf("expected a line for each change that shows, found %s", &out)
+	}
+}
+
+func TestWaitsMayTakeLonger(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]time.Duration{
+		"": commandTimeout, "--timeout=20m": commandTimeout, "--wait --timeout=20m": commandTimeout + 20*time.Minute, "--watch": 0,
+	} {
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		f.Bool(waitFlag, false, "")
+		f.Bool(watchFlag, false, "")
+		f.Duration(timeoutFlag, time.Minute, "")
+		testenv.ExpectNoError(t, f.Parse(strings.Fields(args)))
+		testenv.ExpectEqual(t, args, want, commandLimit(f))
+	}
+	testenv.ExpectEqual(t, "a command without such flags", commandTimeout, commandLimit(pflag.NewFlagSet("", pflag.ContinueOnError)))
+}
