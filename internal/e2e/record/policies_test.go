@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// policyHub is a real API server with a MySQLCluster and a CFApp that run and ones that are stopped, and a policy of examples.
+type policyHub struct {
+	*hub
+	objects map[string]client.Object
+}
+
+func newPolicyHub(t *testing.T, file string) *policyHub {
+	t.Helper()
+	h := &policyHub{hub: &hub{Environment: testenv.StartAPIServer(t)}, objects: map[string]client.Object{}}
+	h.InstallCRDs(t)
+	for _, k := range []kind{mysqlClusters(), cfApps()} {
+		for _, state := range []string{"runs", "stopped"} {
+			obj := k.build(t, h.hub, state)
+			if state == "stopped" {
+				merge(t, obj, k.stop)
+			}
+			h.ExpectCreated(t, obj)
+			h.objects[k.name+" "+state] = obj
+		}
+	}
+	h.ApplyManifest(t, filepath.Join("..", "examples", "policies", file))
+	return h
+}
+
+// policyRow is what somebody sends of an object, and what the API server says; nothing if it lets it pass.
+type policyRow struct{ object, patch, refusal string }
+
+// try asks the API server without changing anything.
+func (h *policyHub) try(t *testing.T, c client.Client, row policyRow) error {
+	t.Helper()
+	obj, _ := h.objects[row.object].DeepCopyObject().(client.Object)
+	return c.Patch(t.Context(), obj, client.RawPatch(client.Merge.Type(), []byte(row.patch)), client.DryRunAll)
+}
+
+func (h *policyHub) expect(t *testing.T, c client.Client, row policyRow) {
+	t.Helper()
+	err := h.try(t, c, row)
+	isRefused := (k8serrors.IsInvalid(err) || k8serrors.IsForbidden(err)) && strings.Contains(err.Error(), row.refusal)
+	if row.refusal == "" && err != nil || row.refusal != "" && !isRefused {
+		t.Errorf("%s: %s: expected the refusal %q, found %v", row.object, row.patch, row.refusal, err)
+	}
+}
+
+const (
+	runningMySQL, stoppedMySQL = "MySQLCluster runs", "MySQLCluster stopped"
+	runningApp, stoppedApp     = "CFApp runs", "CFApp stopped"
+	unrelatedPatch             = `{"metadata":{"labels":{"a":"b"}}}`
+	stopApp, startApp          = `{"spec":{"desiredState":"STOPPED"}}`, `{"spec":{"desiredState":"STARTED"}}`
+)
+
+// annotate is a patch of annotations: names and values in turn.
+func annotatePatch(pairs ...string) string {
+	var fields []string
+	for i := 0; i < len(pairs); i += 2 {
+		fields = append(fields, fmt.Sprintf("%q:%q", pairs[i], pairs[i+1]))
+	}
+	return `{"metadata":{"annotations":{` + strings.Join(fields, ",") + `}}}`
+}
+
+// TestStopPoliciesOfMySQLClustersAndApps has a real API server follow the policies in examples.
+func TestStopPoliciesOfMySQLClustersAndApps(t *testing.T) {
+	t.Parallel()
+	const clustering, reconciliation, instances = mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation
+	const reason, until, own, ownUntil = torporv1alpha1.ReasonAnnotation, torporv1alpha1.UntilAnnotation, mocov1beta2.ClusteringReasonAnnotation, mocov1beta2.ClusteringUntilAnnotation
+	stopAppWith := func(annotation, value string) string {
+		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"desiredState":"STOPPED"}}`, annotation, value)
+	}
+	for file, rows := range map[string][]policyRow{
+		"reason-required.yaml": {
+			{runningMySQL, annotatePatch(clustering, "true"), "expected why clustering is to be stopped"},
+			{runningMySQL, annotatePatch(clustering, "true", own, " "), "expected why clustering is to be stopped"},
+			{runningMySQL, annotatePatch(clustering, "true", own, "a backup"), ""},
+			{runningMySQL, annotatePatch(clustering, "true", reconciliation, "true", own, "a backup"), "expected why reconciliation is to be stopped"},
+			{runningMySQL, annotatePatch(clustering, "true", reconciliation, "true", reason, "disks"), ""},
+			{runningMySQL, annotatePatch(instances, "[0]"), "expected why instances is to be stopped"},
+			{runningMySQL, annotatePatch(clustering, "yes"), ""},
+			{runningMySQL, unrelatedPatch, ""},
+			{stoppedMySQL, annotatePatch(clustering, "false"), ""},
+			{stoppedMySQL, unrelatedPatch, ""},
+			{runningApp, stopApp, "expected why the app is to be stopped"},
+			{runningApp, stopAppWith(reason, "the sale is over"), ""},
+			{runningApp, unrelatedPatch, ""},
+			{stoppedApp, startApp, ""},
+			{stoppedApp, unrelatedPatch, ""},
+		},
+		"longest-stop.yaml": {
+			{runningMySQL, annotatePatch(clustering, "true"), "[torpor.dev/until]: expected a duration of 4h at most, such as 40m, for the stop of clustering"},
+			{runningMySQL, annotatePatch(clustering, "true", ownUntil, "5h"), "[torpor.dev/clustering-until]: expected a duration of 4h at most"},
+			{runningMySQL, annotatePatch(clustering, "true", ownUntil, "2126-01-01T00:00:00Z"), "expected a duration of 4h at most"},
+			{runningMySQL, annotatePatch(clustering, "true", ownUntil, "40m"), ""},
+			{runningMySQL, annotatePatch(clustering, "true", reconciliation, "true", ownUntil, "40m"), "for the stop of reconciliation"},
+			{runningMySQL, annotatePatch(clustering, "true", reconciliation, "true", until, "3h60m"), ""},
+			{runningMySQL, unrelatedPatch, ""},
+			{stoppedMySQL, annotatePatch(until, "9999h"), "expected a duration of 4h at most"},
+			{stoppedMySQL, annotatePatch(clustering, "false"), ""},
+			{stoppedMySQL, unrelatedPatch, ""},
+			{runningApp, stopApp, `expected a duration of 72h at most, such as 8h, found ""`},
+			{runningApp, stopAppWith(until, "73h"), `found "73h"`},
+			{runningApp, stopAppWith(until, "72h"), ""},
+			{stoppedApp, annotatePatch(until, "9999h"), `found "9999h"`},
+			{stoppedApp, startApp, ""},
+			{stoppedApp, unrelatedPatch, ""},
+		},
+	} {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			h := newPolicyHub(t, file)
+			testenv.Eventually(t, "the policies are followed", func() error {
+				mysql := h.try(t, h.Client, policyRow{runningMySQL, annotatePatch(clustering, "true"), ""})
+				return testenv.ErrorIf(mysql == nil || h.try(t, h.Client, policyRow{runningApp, stopApp, ""}) == nil, "a stop without anything passes")
+			})
+			for _, row := range rows {
+				h.expect(t, h.Client, row)
+			}
+		})
+	}
+}
+
+// TestStopVerbsOfMySQLClustersAndApps splits stops, starts and restarts by roles. The manager may start, and no more.
+func TestStopVerbsOfMySQLClustersAndApps(t *testing.T) {
+	t.Parallel()
+	h := newPolicyHub(t, "verbs.yaml")
+	const noStop, noStart, noRestart = "to have the verb stop", "to have the verb start", "to have the verb restart"
+	stop, start := annotatePatch(mocov1beta2.ClusteringStoppedAnnotation, "true"), annotatePatch(mocov1beta2.ClusteringStoppedAnnotation, "false")
+	extend, moreInstances := annotatePatch(torporv1alpha1.UntilAnnotation, "9h"), annotatePatch(mocov1beta2.StoppedInstancesAnnotation, "[0,1]")
+	restart := annotatePatch(torporv1alpha1.RestartRequestAnnotation, "now")
+	const manager = "system:serviceaccount:torpor-system:torpor-manager"
+	for user, verbs := range map[string][]string{"writer": {}, "stopper": {"stop"}, "starter": {"start"}, "restarter": {"restart"}, "owner": {"stop", "start", "restart"}, manager: {}} {
+		h.grantWrites(t, user, verbs)
+		refusalOf := func(needed ...string) string {
+			for _, verb := range needed {
+				has := user == manager && verb == "start"
+				for _, given := range verbs {
+					has = has || given == verb
+				}
+				if !has {
+					return map[string]string{"stop": noStop, "start": noStart, "restart": noRestart}[verb]
+				}
+			}
+			return ""
+		}
+		c, err := client.New(h.ImpersonateUser(user), client.Options{Scheme: h.Client.Scheme(), Mapper: h.Client.RESTMapper()})
+		testenv.ExpectNoError(t, err)
+		rows := []policyRow{
+			{runningMySQL, stop, refusalOf("stop")},
+			{stoppedMySQL, start, refusalOf("start")},
+			{stoppedMySQL, extend, refusalOf("stop", "start")},
+			{stoppedMySQL, moreInstances, refusalOf("stop", "start")},
+			{stoppedMySQL, unrelatedPatch, ""},
+			{runningApp, stopApp, refusalOf("stop")},
+			{stoppedApp, startApp, refusalOf("start")},
+			{stoppedApp, extend, refusalOf("stop", "start")},
+			{runningApp, restart, refusalOf("restart")},
+			{runningApp, unrelatedPatch, ""},
+		}
+		testenv.Eventually(t, "the roles of "+user+" and the policies are followed", func() error {
+			var errs []error
+			for _, row := range rows {
+				err := h.try(t, c, row)
+				errs = append(errs, testenv.ErrorIf((err == nil) != (row.refusal == ""), "%s %s: %v", row.object, row.patch, err))
+			}
+			return errors.Join(errs...)
+		})
+		for _, row := range rows {
+			h.expect(t, c, row)
+		}
+	}
+}
+
+// grantWrites lets a user write these kinds, with verbs beside that.
+func (h *policyHub) grantWrites(t *testing.T, user string, verbs []string) {
+	t.Helper()
+	name := metav1.ObjectMeta{Name: strings.ReplaceAll(user, ":", "-")}
+	h.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{mocov1beta2.GroupVersion().Group, korifiv1alpha1.GroupVersion().Group}, Resources: []string{"mysqlclusters", "cfapps"},
+		Verbs: append([]string{"get", "patch"}, verbs...),
+	}}}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
+	})
+}
