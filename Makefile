@@ -29,12 +29,12 @@ mysql nova: local ## Fetch a real MySQL server, or OpenStack's compute service, 
 	@$(BIN)/local $@ --dir .cache/$@ --optional
 s3 helm: ## Build versitygw, the S3 server of the tests, or helm, for the tests of the chart, into .cache/bin (the first time: two minutes)
 	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ $(if $(filter helm,$@),helm.sh/helm/v3/cmd/helm,github.com/versity/versitygw/cmd/versitygw)
-demo: ## See it work: NAME=hibernate (default), cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
+demo: ## See it work: NAME=hibernate (default), record, cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
 bench: ## Measure: NAME=hibernate (default, 6 min), fleet (15), conditional (30; BENCH=--quick: 4), mysql (15), restart (12), sync (1) or record (6)
 soak: ## Break things at random and look for what is lost: NAME=mysql (default, 20 min) or conditional (10), SOAK=20m SEED=1
 demo bench soak:
 	@$(MAKE) $@-$(or $(NAME),$(if $(filter soak,$@),mysql,hibernate))
-demo-hibernate demo-cf: local torpor
+demo-hibernate demo-record demo-cf: local torpor kubectl-torpor
 	@$(BIN)/local $@ --dir .cache/$@
 demo-mysql: kubectl-moco torpor $(if $(findstring --kubeconfig,$(DEMO)),local,node-parts mysql)
 	@$(BIN)/local $@ --dir .cache/$@ $(DEMO)

@@ -69,6 +69,21 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 	return addClusterFlags(cmd, &c)
 }
 
+func recordDemoCommand() *cobra.Command {
+	var c hibernation.Config
+	cmd := demoCommand(&cobra.Command{
+		Use:   "demo-record",
+		Short: "Stop a real cluster as one person, ask why as another, prolong it as a third, and let its end bring it back",
+		Long: `Stop a real cluster as one person, ask why as another, prolong it as a third, and let its end bring it back. It needs
+kubectl-torpor beside this program.
+
+Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
+		Example: `  local demo-record --dir .cache/demo-record`,
+	}, &c.Config, "demo-record", func(cmd *cobra.Command) error { return hibernation.RunRecordDemo(cmd.Context(), c) })
+	c.Certificates = time.Hour
+	return addClusterFlags(cmd, &c)
+}
+
 func benchCommand() *cobra.Command {
 	var (
 		c      hibernation.Config

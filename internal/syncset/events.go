@@ -35,7 +35,7 @@ func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decis
 		hadFailed := was.ObservedGeneration != 0 && was.Result == hiveinternalv1alpha1.FailureSyncSetResult
 		switch {
 		case is.ObservedGeneration == 0: // It was not tried yet.
-		case is.Result == hiveinternalv1alpha1.FailureSyncSetResult && !(hadFailed && was.FailureMessage == is.FailureMessage):
+		case is.Result == hiveinternalv1alpha1.FailureSyncSetResult && (!hadFailed || was.FailureMessage != is.FailureMessage):
 			failed = append(failed, key.String()+": "+is.FailureMessage)
 		case is.Result == hiveinternalv1alpha1.SuccessSyncSetResult && hadFailed:
 			recovered = append(recovered, key.String())

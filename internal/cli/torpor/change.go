@@ -62,6 +62,8 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 // apply changes an object as the verb does.
 func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 	t, now := r.target, v.clock.Now()
+	says := t.kind.annotationsOf(t.part)
+	presentUntil := obj.GetAnnotations()[says.Until]
 	switch v.verb {
 	case restartVerb:
 		t.kind.restart(obj, now)
@@ -78,12 +80,11 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 			t.kind.stop(obj, t.part, now)
 		}
 	}
-	says := t.kind.annotationsOf(t.part)
 	if v.saidReason {
 		setAnnotation(obj, says.Reason, v.reason)
 	}
 	if v.saidUntil {
-		text, err := v.untilText(obj, r.before.stops)
+		text, err := v.untilText(presentUntil, r.before.stops)
 		if err != nil {
 			return err
 		}
@@ -112,16 +113,13 @@ func (v *verbCommand) refuseExtension(r *verbResult) error {
 
 // untilText is what the annotation is to hold. A duration stays one, which a policy can judge. But it counts once: where the same is there
 // already, and where a stop is prolonged, the time is written that it stands for now.
-func (v *verbCommand) untilText(obj client.Object, stops stoprecord.Records) (string, error) {
+func (v *verbCommand) untilText(present string, stops stoprecord.Records) (string, error) {
 	until, err := moco.ParseUntil(v.until, v.clock.Now())
 	if err != nil {
 		return "", err
 	}
 	newest := stops.Newest()
-	isThere := newest != nil && newest.RequestedUntil == v.until
-	for _, value := range obj.GetAnnotations() {
-		isThere = isThere || value == v.until
-	}
+	isThere := present == v.until || newest != nil && newest.RequestedUntil == v.until
 	if _, err := time.Parse(time.RFC3339, v.until); err == nil || v.verb == extendVerb || isThere {
 		return until.UTC().Format(time.RFC3339), nil
 	}

@@ -46,8 +46,8 @@ func Run(ctx context.Context, s Streams, args []string) int {
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		commandStarted = true
 		if limit := commandLimit(cmd.Flags()); limit > 0 {
-			var limited context.Context
-			limited, cancel = context.WithTimeout(cmd.Context(), limit)
+			limited, end := context.WithTimeout(cmd.Context(), limit)
+			cancel = end
 			cmd.SetContext(limited)
 		}
 	}

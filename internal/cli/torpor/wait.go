@@ -29,8 +29,8 @@ func (v *verbCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *ve
 	r.Reached = &isReached
 	r.err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		obj, err := kube.getObject(ctx, r.target)
-		if ctx.Err() != nil {
-			return false, nil // The call was cut off: the object has not said anything.
+		if ctx.Err() != nil { // The call was cut off: the object has not said anything.
+			return false, context.Cause(ctx)
 		}
 		if err != nil {
 			return false, err

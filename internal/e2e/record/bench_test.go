@@ -31,7 +31,7 @@ const (
 	benchRequests = 1000
 	benchRounds   = 20
 	benchWriters  = 8
-	outage        = 3 * time.Minute
+	outage        = 100 * time.Second
 	p99           = 0.99
 )
 

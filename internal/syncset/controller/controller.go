@@ -38,7 +38,7 @@ type Controller struct {
 	// Dialer connects to target clusters.
 	Dialer targetcluster.Dialer
 	// Clock is the source of the current time.
-	Clock clock.PassiveClock
+	Clock   clock.PassiveClock
 	Metrics *Metrics
 	// Guard keeps the passes away from objects that another project writes; nil keeps none away.
 	Guard *reconcile.WriterGuard

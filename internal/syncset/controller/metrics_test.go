@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +44,7 @@ func TestPatchThatCannotBeReadIsNoticedBeforeAnythingIsSent(t *testing.T) {
 	e.waitForProgress(t, c, hiveinternalv1alpha1.AllAppliedReason)
 
 	c.sleep(t)
-	c.wake(t, new(metav1.Now().Rfc3339Copy()))
+	c.wake(t, new(metav1.NewTime(time.Now()).Rfc3339Copy()))
 	e.WaitForEvent(t, c.cd.Namespace, syncset.EventCaughtUp, "All sets are applied after the resume")
 }
 
