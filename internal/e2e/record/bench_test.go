@@ -57,8 +57,11 @@ func TestBenchRecord(t *testing.T) {
 	manager = h.startManager(t)
 	testenv.Eventually(t, "the manager's caches are filled", h.expectReady)
 	began := time.Now()
-	testenv.Eventually(t, "all stops end", func() error { return h.expectRecords(t, true) })
+	testenv.Eventually(t, "all switches are set back", func() error { return h.expectSetBack(t) })
 	figures["until_1000_resume_seconds"] = time.Since(began).Seconds()
+	// The record of a MySQLCluster follows with the report of the pass that makes what was held up, which is fifteen objects for each here.
+	testenv.Eventually(t, "all ends are recorded", func() error { return h.expectRecords(t, true) })
+	figures["until_1000_recorded_seconds"] = time.Since(began).Seconds()
 	manager.Stop(t)
 
 	h.benchAdmission(t, figures)
@@ -107,8 +110,39 @@ func (h *managedHub) createMany(t *testing.T, prefix string, count int) {
 	testenv.ExpectNoError(t, writers.Wait())
 }
 
-// expectRecords looks whether every switch has one stop, which holds or has ended by itself; and whether what ends it was done.
+// expectRecords looks whether every switch has one stop, which holds or has ended by itself, and whether no app was restarted beside that.
 func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
+	t.Helper()
+	return h.eachTarget(t, func(k kind, obj client.Object) error {
+		for _, stops := range k.records(obj) {
+			if len(stops) > 1 {
+				t.Fatalf("%s %s: expected one stop, found %+v", k.name, obj.GetName(), stops)
+			}
+			if len(stops) == 0 || (stops[0].EndedAt != nil) != hasEnded {
+				return fmt.Errorf("%s %s: expected a stop that has ended: %t, found %+v", k.name, obj.GetName(), hasEnded, stops)
+			}
+		}
+		if app, isApp := obj.(*korifiv1alpha1.CFApp); isApp && app.Annotations[korifiv1alpha1.RevisionAnnotation] != "1" {
+			t.Fatalf("%s: expected the one revision that the stop began, found %q", app.Name, app.Annotations[korifiv1alpha1.RevisionAnnotation])
+		}
+		return nil
+	})
+}
+
+// expectSetBack looks whether nothing is stopped any more. Nobody writes the spec of a ClusterDeployment: there the record alone says it.
+func (h *managedHub) expectSetBack(t *testing.T) error {
+	t.Helper()
+	return h.eachTarget(t, func(k kind, obj client.Object) error {
+		isStopped := k.isStopped(obj)
+		if k.name == clusterDeployments().name {
+			isStopped = k.records(obj)[0][0].EndedAt == nil
+		}
+		return testenv.ErrorIf(isStopped, "%s %s is stopped", k.name, obj.GetName())
+	})
+}
+
+// eachTarget visits all objects that can be stopped.
+func (h *managedHub) eachTarget(t *testing.T, visit func(kind, client.Object) error) error {
 	t.Helper()
 	lists := []client.ObjectList{&hivev1.ClusterDeploymentList{}, &mocov1beta2.MySQLClusterList{}, &korifiv1alpha1.CFAppList{}}
 	for i, k := range kinds() {
@@ -117,22 +151,7 @@ func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
 		}
 		if err := meta.EachListItem(lists[i], func(o runtime.Object) error {
 			obj, _ := o.(client.Object)
-			for _, stops := range k.records(obj) {
-				if len(stops) > 1 {
-					t.Fatalf("%s %s: expected one stop, found %+v", k.name, obj.GetName(), stops)
-				}
-				if len(stops) == 0 || (stops[0].EndedAt != nil) != hasEnded {
-					return fmt.Errorf("%s %s: expected a stop that has ended: %t, found %+v", k.name, obj.GetName(), hasEnded, stops)
-				}
-			}
-			// Nobody writes the spec of a ClusterDeployment: there the record alone says it.
-			if isStopped := k.isStopped(obj); hasEnded && isStopped && k.name != clusterDeployments().name {
-				return fmt.Errorf("%s %s: expected that its switch is set back", k.name, obj.GetName())
-			}
-			if app, isApp := obj.(*korifiv1alpha1.CFApp); isApp && hasEnded && app.Annotations[korifiv1alpha1.RevisionAnnotation] != "1" {
-				t.Fatalf("%s: expected the one revision that the stop began, found %q", app.Name, app.Annotations[korifiv1alpha1.RevisionAnnotation])
-			}
-			return nil
+			return visit(k, obj)
 		}); err != nil {
 			return err
 		}
