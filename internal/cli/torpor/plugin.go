@@ -40,17 +40,9 @@ type commands struct {
 func Run(ctx context.Context, s Streams, args []string) int {
 	a := &commands{Streams: s, clock: clock.RealClock{}}
 	root := a.newRootCommand()
-	commandStarted, cancel := false, func() {}
-	defer func() { cancel() }()
+	commandStarted := false
 	// An error before a command runs is one of the command line.
-	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
-		commandStarted = true
-		if limit := commandLimit(cmd.Flags()); limit > 0 {
-			limited, end := context.WithTimeout(cmd.Context(), limit)
-			cancel = end
-			cmd.SetContext(limited)
-		}
-	}
+	root.PersistentPreRun = func(*cobra.Command, []string) { commandStarted = true }
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetArgs(args)
@@ -69,6 +61,14 @@ const (
 	waitFlag, timeoutFlag = "wait", "timeout"
 	watchFlag             = "watch"
 )
+
+// limitCommand returns the context of a command with its limit.
+func limitCommand(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	if limit := commandLimit(cmd.Flags()); limit > 0 {
+		return context.WithTimeout(cmd.Context(), limit)
+	}
+	return context.WithCancel(cmd.Context())
+}
 
 // commandLimit is how long a command may take; 0 for as long as somebody looks on.
 func commandLimit(f *pflag.FlagSet) time.Duration {

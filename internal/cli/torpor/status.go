@@ -70,6 +70,8 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	ctx, cancel := limitCommand(cmd)
+	defer cancel()
 	kube, err := s.connect()
 	if err != nil {
 		return err
@@ -79,12 +81,12 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	var rows []stopRow
 	if len(args) > 0 {
-		rows, err = getAllRows(cmd.Context(), kube, args)
+		rows, err = getAllRows(ctx, kube, args)
 	} else {
-		rows, err = s.listAllRows(cmd.Context(), kube, selector)
+		rows, err = s.listAllRows(ctx, kube, selector)
 	}
 	if s.watches && err == nil {
-		return s.follow(cmd.Context(), kube, selector, rows)
+		return s.follow(ctx, kube, selector, rows)
 	}
 	// What was found is shown, whatever else was not.
 	if err != nil && len(rows) == 0 {
@@ -240,10 +242,12 @@ func (a *commands) completeTargets(limit int) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
+		ctx, cancel := limitCommand(cmd)
+		defer cancel()
 		var names []string
 		for _, k := range stoppableKinds() {
 			// A kind that cannot be listed has no names to offer; the others have.
-			rows, _, err := kube.listRows(cmd.Context(), k, labels.Everything())
+			rows, _, err := kube.listRows(ctx, k, labels.Everything())
 			if err != nil {
 				continue
 			}

@@ -191,22 +191,24 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	targets, err := v.findTargets(cmd, kube, args)
+	ctx, cancel := limitCommand(cmd)
+	defer cancel()
+	targets, err := v.findTargets(ctx, cmd, kube, args)
 	if err != nil {
 		return err
 	}
 	var results []*verbResult
 	for _, t := range targets {
-		r := v.change(cmd.Context(), kube, t)
+		r := v.change(ctx, kube, t)
 		if results = append(results, r); !v.waits {
 			v.printResult(r)
 		}
 	}
 	if v.waits {
-		ctx, cancel := context.WithTimeout(cmd.Context(), v.timeout)
-		defer cancel()
+		waits, end := context.WithTimeout(ctx, v.timeout)
+		defer end()
 		for _, r := range results {
-			v.waitForStatus(ctx, kube, r)
+			v.waitForStatus(waits, kube, r)
 			v.printResult(r)
 		}
 	}
@@ -224,13 +226,13 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // findTargets returns what the arguments and flags name.
-func (v *verbCommand) findTargets(cmd *cobra.Command, kube *kubeClient, args []string) ([]target, error) {
+func (v *verbCommand) findTargets(ctx context.Context, cmd *cobra.Command, kube *kubeClient, args []string) ([]target, error) {
 	bySelector := cmd.Flags().Changed("selector")
 	switch {
 	case v.isEverywhere && !bySelector:
 		return nil, exit.WrongUsage("--all-namespaces: expected --selector with it, found none")
 	case bySelector:
-		return v.selectTargets(cmd.Context(), kube, args)
+		return v.selectTargets(ctx, kube, args)
 	case len(args) == 0:
 		return nil, exit.WrongUsage("expected the names of objects or --selector, found neither")
 	}

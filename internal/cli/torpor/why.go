@@ -62,7 +62,9 @@ func (a *commands) getTarget(cmd *cobra.Command, output, name string) ([]stopRow
 	if err != nil {
 		return nil, err
 	}
-	return kube.getRows(cmd.Context(), named)
+	ctx, cancel := limitCommand(cmd)
+	defer cancel()
+	return kube.getRows(ctx, named)
 }
 
 func (a *commands) writeExplanation(told explanation) error {
