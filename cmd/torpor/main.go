@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	_ "time/tzdata" // The image has no time zones either.
+
 	_ "golang.org/x/crypto/x509roots/fallback" // The image has no authorities of its own.
 
 	"github.com/torpor-dev/torpor/internal/cli/exit"

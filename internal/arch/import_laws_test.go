@@ -26,7 +26,7 @@ type importLaw struct {
 
 // importLaws returns every law. A package without a law fails the test: a new package gets its law first.
 func importLaws() []importLaw {
-	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), syncsetLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
+	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), syncsetLaws(), slumberLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
 }
 
 func publicNames() []string { return []string{"api/...", "actuator"} }
@@ -126,6 +126,14 @@ func syncsetLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/syncset"),
 		controllerLaw("internal/syncset/controller").alsoReaching("internal/syncset", "internal/hibernation", "internal/hibernation/csr", "internal/hibernation/targetcluster", "internal/buildinfo", "internal/egress"),
+	}
+}
+
+func slumberLaws() []importLaw {
+	return []importLaw{
+		pureLaw("internal/stoppable").alsoReaching("internal/hibernation", "internal/stoprecord"),
+		pureLaw("internal/slumber").alsoReaching("internal/hibernation", "internal/stoppable", "internal/stoprecord"),
+		controllerLaw("internal/slumber/controller").alsoReaching("internal/hibernation", "internal/slumber", "internal/stoppable"),
 	}
 }
 

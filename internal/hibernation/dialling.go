@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // MayDial reports whether a cluster answered when it was last looked at, and is to run, or will run because it cannot hibernate. It is the
@@ -20,9 +21,8 @@ func MayDial(cd *hivev1.ClusterDeployment, now time.Time) bool {
 
 // mayBeStopped does not wait for a report: machines may stop before the next one.
 func mayBeStopped(cd *hivev1.ClusterDeployment, now time.Time) bool {
-	timer, _ := ReadTimer(cd) // A timer that makes no sense stops nothing.
-	spec := EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops)
-	return DesiredPowerState(spec, timer, cd.Status.Hibernation, now) == hivev1.PowerStateHibernating
+	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, now)
+	return desiredPowerStateOf(cd, scheduled, now) == hivev1.PowerStateHibernating
 }
 
 // isLeftOn reports whether nothing will be stopped before another report: a hibernation cannot be, or waits for the first sync.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
@@ -18,11 +19,13 @@ type Observed struct {
 	Now time.Time
 	// Deleted, Paused and Installed come from the object itself.
 	Deleted, Paused, Installed bool
-	// SpecPowerState is spec.powerState, or Running once that stop has ended by itself, and DesiredPowerState what follows from it and
+	// SpecPowerState is spec.powerState, or Running once that stop has ended by itself, or Hibernating while a Slumber stops it, and DesiredPowerState what follows from it and
 	// the timer; empty means Running.
 	SpecPowerState, DesiredPowerState hivev1.PowerState
 	// Stops are the record of the stops that spec.powerState has asked for.
 	Stops stoprecord.Records
+	// Scheduled is the stop of a Slumber that holds; nil if none does.
+	Scheduled *torporv1alpha1.ScheduledStop
 	// Timer is how long the cluster may run.
 	Timer RunTimer
 	// SyncAwaitedUntil is until when at the latest a hibernation waits for the cluster's SyncSets to be applied for the first time; zero if

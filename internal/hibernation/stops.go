@@ -6,19 +6,35 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-// EffectivePowerState returns what spec.powerState means: a stop that has ended by itself asks for nothing any more. The spec is never
-// written, so that it stays what its owner, who may be a GitOps tool, says.
-func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records) hivev1.PowerState {
+// EffectivePowerState returns what spec.powerState means: a stop that has ended by itself asks for nothing any more, and a Slumber may want
+// the cluster to hibernate all the same. The spec is never written, so that it stays what its owner, who may be a GitOps tool, says.
+func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records, scheduled *torporv1alpha1.ScheduledStop) hivev1.PowerState {
+	if scheduled != nil {
+		return hivev1.PowerStateHibernating
+	}
 	if spec == hivev1.PowerStateHibernating && stops.HasEnded() {
 		return hivev1.PowerStateRunning
 	}
 	return spec
+}
+
+// IsStoppedWithoutSlumbers reports whether a cluster is to hibernate whatever Slumbers say.
+func IsStoppedWithoutSlumbers(cd *hivev1.ClusterDeployment, now time.Time) bool {
+	return desiredPowerStateOf(cd, nil, now) == hivev1.PowerStateHibernating
+}
+
+// desiredPowerStateOf does not wait for a report of what the object says.
+func desiredPowerStateOf(cd *hivev1.ClusterDeployment, scheduled *torporv1alpha1.ScheduledStop, now time.Time) hivev1.PowerState {
+	timer, _ := ReadTimer(cd) // A timer that makes no sense stops nothing.
+	return DesiredPowerState(EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled), timer, cd.Status.Hibernation, now)
 }
 
 // StopEvents are what has happened to the stops since the record before.
@@ -29,6 +45,9 @@ func StopEvents(before, after stoprecord.Records) []decision.Event {
 // stopNote says who asked for the hibernation, why and until when, and what is wrong with that.
 func (o Observed) stopNote() string {
 	note := o.Stops.Describe()
+	if !o.Stops.Holds() && o.Scheduled != nil {
+		note = stoprecord.Records(o.Scheduled.Stops).Describe()
+	}
 	if ignored := o.Stops.DescribeIgnored(torporv1alpha1.UntilAnnotation); ignored != "" {
 		note += "; " + ignored
 	}
@@ -46,10 +65,17 @@ func (o Observed) endedStopNote() string {
 
 // untilStopEnds shortens an interval to the end of the stop.
 func (o Observed) untilStopEnds(interval time.Duration) time.Duration {
-	if !o.Stops.Holds() || o.Stops.Newest().Until == nil {
+	var end *metav1.Time
+	switch {
+	case o.Stops.Holds():
+		end = o.Stops.Newest().Until
+	case o.Scheduled != nil:
+		end = o.Scheduled.ExpiresAt
+	}
+	if end == nil {
 		return interval
 	}
-	left := max(o.Stops.Newest().Until.Sub(o.Now), immediately)
+	left := max(end.Sub(o.Now), immediately)
 	if interval == 0 {
 		return left
 	}

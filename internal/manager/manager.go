@@ -59,6 +59,7 @@ import (
 	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
 	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	slumber "github.com/torpor-dev/torpor/internal/slumber/controller"
 	syncset "github.com/torpor-dev/torpor/internal/syncset/controller"
 )
 
@@ -201,6 +202,7 @@ func listFeatures(o Options) []feature {
 		Clock: now, Metrics: hibernation.NewMetrics(),
 	}
 	syncController := syncset.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncset.NewMetrics()}
+	slumberController := slumber.Controller{Clock: now, Metrics: slumber.NewMetrics()}
 	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Waits: o.FailoverWaits}
 	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
 	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], PodCache: o.podCache, Clock: now, Metrics: process.NewMetrics()}
@@ -210,6 +212,7 @@ func listFeatures(o Options) []feature {
 			"sync", kinds(hivev1.ClusterDeploymentKind(), hivev1.SyncSetKind(), hivev1.SelectorSyncSetKind(), hiveinternalv1alpha1.ClusterSyncKind()),
 			collectors(syncController.Metrics), syncController.SetupWithManager,
 		},
+		{"slumber", kinds(torporv1alpha1.SlumberKind(), hivev1.ClusterDeploymentKind()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
 		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},

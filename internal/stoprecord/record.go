@@ -68,7 +68,7 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 	}
 	newest := next.Newest()
 	setEnd(newest, asked, now)
-	isOver := newest.Until != nil && !now.Before(newest.Until.Time)
+	isOver := newest.RequestedUntil != "" && newest.Until != nil && !now.Before(newest.Until.Time)
 	switch {
 	case isOver && newest.EndedAt == nil:
 		newest.EndedAt, newest.StartedBy = new(metav1.NewTime(now)), torporv1alpha1.UntilAnnotation

@@ -154,6 +154,12 @@ type ClusterDeploymentStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
+	// ScheduledStops are those of Slumbers, one entry each. The cluster hibernates while one of them stops it, whatever spec.powerState says.
+	// +optional
+	// +listType=map
+	// +listMapKey=slumber
+	// +kubebuilder:validation:MaxItems=20
+	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
 }
 
 // ClusterVersionStatus is the part of OpenShift's ClusterVersion that Torpor reads.

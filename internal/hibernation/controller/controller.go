@@ -157,7 +157,7 @@ func rememberRecord(cd *hivev1.ClusterDeployment) map[string]any {
 	return remembered
 }
 
-// specOrVersionChanged lets through what can change a decision, and not the controller's own reports.
+// specOrVersionChanged lets through what can change a decision, Slumbers' stops among it, and not the controller's own reports.
 func specOrVersionChanged() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, reconcile.AnnotationChangedByOthers(),
@@ -166,7 +166,8 @@ func specOrVersionChanged() predicate.Predicate {
 			after, isAfter := e.ObjectNew.(*hivev1.ClusterDeployment)
 			return isBefore && isAfter &&
 				(!equality.Semantic.DeepEqual(before.Status.ClusterVersionStatus, after.Status.ClusterVersionStatus) ||
-					!equality.Semantic.DeepEqual(before.Status.InstallVersion, after.Status.InstallVersion))
+					!equality.Semantic.DeepEqual(before.Status.InstallVersion, after.Status.InstallVersion) ||
+					!equality.Semantic.DeepEqual(before.Status.ScheduledStops, after.Status.ScheduledStops))
 		}},
 	)
 }

@@ -24,9 +24,13 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 	timer, malformed := hibernation.ReadTimer(cd)
 	now := c.Clock.Now()
 	stops := stoprecord.NextRecords(cd.Status.Stops, readStopRequest(cd), now)
-	spec := hibernation.EffectivePowerState(cd.Spec.PowerState, stops)
-	if stops.Holds() {
+	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, now)
+	spec := hibernation.EffectivePowerState(cd.Spec.PowerState, stops, scheduled)
+	switch {
+	case stops.Holds():
 		requestedBy, requestedAt = stops.Newest().By, stops.Newest().Since.Time
+	case scheduled != nil:
+		requestedBy, requestedAt = scheduled.Stops[0].By, scheduled.Stops[0].Since.Time
 	}
 	return hibernation.Observed{
 		Now:               now,
@@ -35,6 +39,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 		Installed:         cd.Spec.Installed,
 		SpecPowerState:    spec,
 		Stops:             stops,
+		Scheduled:         scheduled,
 		DesiredPowerState: hibernation.DesiredPowerState(spec, timer, cd.Status.Hibernation, now),
 		Timer:             timer,
 		RequestedBy:       requestedBy,

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/slumber"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+)
+
+const (
+	// maxWritesAtOnce keeps a fleet that falls asleep from taking all that the API server gives to the manager.
+	maxWritesAtOnce = 8
+	// fieldUnknown is what the API server says of a field that a schema lacks.
+	fieldUnknown = "field not declared in schema"
+)
+
+// memberWrite is what is to be written of one member.
+type memberWrite struct {
+	object
+	stops torporv1alpha1.ScheduledStop
+}
+
+// act writes the stops that differ into the status of the members. Those of other Slumbers and the rest of the status are other field
+// managers'.
+func (c Controller) act(ctx context.Context, seen *observation, plan slumber.Plan) error {
+	writes := listWrites(seen, plan)
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(maxWritesAtOnce)
+	lacking := make([]string, len(writes))
+	for i, write := range writes {
+		group.Go(func() error {
+			isKept, err := c.writeStops(groupCtx, seen.Slumber.Name, write)
+			if err == nil && !isKept {
+				lacking[i] = write.kind.GVK.Kind + " " + write.GetName()
+			}
+			return client.IgnoreNotFound(err)
+		})
+	}
+	err := group.Wait()
+	for _, name := range lacking {
+		if name != "" && err == nil {
+			return &reconcile.RefusedError{Class: torporv1alpha1.SlumberSchemaLacksFieldReason, Message: name}
+		}
+	}
+	return err
+}
+
+func listWrites(seen *observation, plan slumber.Plan) (writes []memberWrite) {
+	consider := func(o object, m slumber.Member, wave int, wish slumber.Wish) {
+		next := plan.NextStops(seen.Slumber, m, wave, wish, seen.Now)
+		if !equality.Semantic.DeepEqual(next, m.FindStops(seen.Slumber.Name)) {
+			writes = append(writes, memberWrite{o, next})
+		}
+	}
+	for i, wishes := range plan.Wishes {
+		for j, wish := range wishes {
+			consider(seen.waves[i][j], seen.Waves[i][j], i, wish)
+		}
+	}
+	if plan.Wishes != nil {
+		for i, o := range seen.leftovers {
+			consider(o, seen.Leftovers[i], -1, slumber.Wish{Verb: slumber.Start})
+		}
+	}
+	return writes
+}
+
+// writeStops applies what a Slumber wants of a member, and reports whether its schema keeps that.
+func (c Controller) writeStops(ctx context.Context, name string, write memberWrite) (isKept bool, err error) {
+	var list []any
+	if write.stops.Slumber != "" {
+		entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&write.stops)
+		if err != nil {
+			return false, fmt.Errorf("convert the stops: %w", err)
+		}
+		list = append(list, entry)
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"scheduledStops": list}}}
+	applied.SetGroupVersionKind(write.kind.GVK)
+	applied.SetNamespace(write.GetNamespace())
+	applied.SetName(write.GetName())
+	applied.SetUID(write.GetUID()) // Another object of the same name has not been looked at.
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	err = c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(Name+"-"+name), client.ForceOwnership)
+	if err != nil && strings.Contains(err.Error(), fieldUnknown) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("write status.scheduledStops of %s %s: %w", write.kind.GVK.Kind, write.GetName(), err)
+	}
+	kept, _, _ := unstructured.NestedSlice(applied.Object, "status", "scheduledStops")
+	return len(kept) >= len(list), nil
+}
+
+// finalize lets everything start that a deleted Slumber has stopped.
+func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (time.Duration, error) {
+	var failures []error
+	for _, kind := range stoppable.ListKinds() {
+		objects, err := c.listObjects(ctx, kind, s.Namespace)
+		if err != nil {
+			return 0, err
+		}
+		for _, o := range objects {
+			member := slumber.ReadMember(s.Name, kind, o, c.Clock.Now())
+			if len(member.FindStops(s.Name).Stops) > 0 {
+				_, err := c.writeStops(ctx, s.Name, memberWrite{object: object{o, kind}})
+				failures = append(failures, client.IgnoreNotFound(err))
+			}
+		}
+	}
+	return 0, errors.Join(failures...)
+}

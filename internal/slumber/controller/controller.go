@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller runs the decisions of package slumber: a pass reads what a Slumber selects, lets slumber.Decide decide, writes the
+// stops that differ into the status of the members, and reports. It writes several objects in a pass, and never the spec of any.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/slumber"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+)
+
+// Name of the controller and its events; its field manager on a member is Name and the Slumber's name.
+const Name = "torpor-slumber"
+
+// Controller reconciles Slumbers.
+type Controller struct {
+	// Clock is the source of the current time.
+	Clock clock.PassiveClock
+	// Metrics is where states are shown.
+	Metrics *Metrics
+
+	client client.Client
+}
+
+// +kubebuilder:rbac:groups=torpor.dev,resources=slumbers,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=torpor.dev,resources=slumbers/status,verbs=get;patch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=get;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the controller.
+func (c Controller) SetupWithManager(mgr manager.Manager) error {
+	c.client = mgr.GetClient()
+	c.Metrics.useReader(mgr.GetClient())
+	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
+	build := builder.ControllerManagedBy(mgr).
+		Named(Name).
+		For(&torporv1alpha1.Slumber{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+		WithOptions(workers.Options())
+	for _, kind := range stoppable.ListKinds() {
+		build = build.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(c.slumbersOfNamespace), builder.WithPredicates(c.memberChanged(kind)))
+	}
+	err := build.Complete(&reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+		New:        func() *torporv1alpha1.Slumber { return &torporv1alpha1.Slumber{} },
+		Finalizer:  &reconcile.Finalizer[*torporv1alpha1.Slumber]{Name: torporv1alpha1.SlumberFinalizer, Finalize: c.finalize},
+		Observe:    c.observe,
+		Decide:     func(seen *observation) slumber.Plan { return slumber.Decide(seen.Observed) },
+		Act:        c.act,
+		Report:     c.report,
+		Conditions: func(s *torporv1alpha1.Slumber) *[]metav1.Condition { return &s.Status.Conditions },
+	})
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	return nil
+}
+
+// slumbersOfNamespace maps a member to the Slumbers that may select it, or have.
+func (c Controller) slumbersOfNamespace(ctx context.Context, o client.Object) []ctrl.Request {
+	var list torporv1alpha1.SlumberList
+	if err := c.client.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil
+	}
+	var requests []ctrl.Request
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// memberChanged lets through what can change a decision.
+func (c Controller) memberChanged(kind stoppable.Kind) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		now := c.Clock.Now()
+		return !equality.Semantic.DeepEqual(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+			e.ObjectOld.GetAnnotations()[torporv1alpha1.SkipUntilAnnotation] != e.ObjectNew.GetAnnotations()[torporv1alpha1.SkipUntilAnnotation] ||
+			!equality.Semantic.DeepEqual(kind.ReadState(e.ObjectOld, now), kind.ReadState(e.ObjectNew, now))
+	}}
+}
+
+// observation is what was observed, with the objects that acting needs.
+type observation struct {
+	slumber.Observed
+	waves     [][]object
+	leftovers []object
+}
+
+// object is a member and its kind.
+type object struct {
+	client.Object
+	kind stoppable.Kind
+}
+
+// observe reads the members from the cache.
+func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
+	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]object, len(s.Spec.Waves))}
+	for _, kind := range stoppable.ListKinds() {
+		objects, err := c.listObjects(ctx, kind, s.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range objects {
+			wave, err := slumber.FindWave(s, kind.GVK.Kind, o.GetLabels())
+			if err != nil {
+				return nil, fmt.Errorf("read the selectors: %w", err)
+			}
+			member := slumber.ReadMember(s.Name, kind, o, seen.Now)
+			switch {
+			case wave >= 0 && member.IsStoppable:
+				seen.Waves[wave], seen.waves[wave] = append(seen.Waves[wave], member), append(seen.waves[wave], object{o, kind})
+			case member.IsStopped:
+				seen.Leftovers, seen.leftovers = append(seen.Leftovers, member), append(seen.leftovers, object{o, kind})
+			}
+		}
+	}
+	return seen, nil
+}
+
+// listObjects returns the objects of a kind in a namespace, which are those of the cache.
+func (c Controller) listObjects(ctx context.Context, kind stoppable.Kind, namespace string) ([]client.Object, error) {
+	list := kind.NewList()
+	if err := c.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the objects of kind %s: %w", kind.GVK.Kind, err)
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return nil, fmt.Errorf("read the list of kind %s: %w", kind.GVK.Kind, err)
+	}
+	var objects []client.Object
+	for _, item := range items {
+		if o, ok := item.(client.Object); ok {
+			objects = append(objects, o)
+		}
+	}
+	return objects, nil
+}

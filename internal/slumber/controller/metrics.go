@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const scrapeTimeout = 5 * time.Second
+
+// Metrics shows every Slumber straight from the cache, so that it is right after a restart and gone with the object. One lives as long as
+// the process; register it once.
+type Metrics struct {
+	reader              atomic.Pointer[client.Reader]
+	state, next, asleep *prometheus.Desc
+}
+
+// NewMetrics makes the metrics of this feature.
+func NewMetrics() *Metrics {
+	labels := []string{"namespace", "name"}
+	return &Metrics{
+		state:  prometheus.NewDesc("torpor_slumber_state", "1 for the state of a Slumber.", append(labels, "state"), nil),
+		next:   prometheus.NewDesc("torpor_slumber_next_transition_timestamp_seconds", "When a Slumber next begins to sleep or to wake, as Unix time.", append(labels, "to"), nil),
+		asleep: prometheus.NewDesc("torpor_slumber_members", "How many objects a Slumber selects, by whether they are asleep.", append(labels, "asleep"), nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.state
+	ch <- m.next
+	ch <- m.asleep
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	reader := m.reader.Load()
+	if reader == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	var list torporv1alpha1.SlumberList
+	if err := (*reader).List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	for i := range list.Items {
+		s := &list.Items[i]
+		if s.Status.State == "" {
+			continue
+		}
+		gauge := func(desc *prometheus.Desc, value float64, label string) {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, s.Namespace, s.Name, label)
+		}
+		gauge(m.state, 1, string(s.Status.State))
+		gauge(m.asleep, float64(s.Status.Asleep), "true")
+		gauge(m.asleep, float64(s.Status.Members-s.Status.Asleep), "false")
+		if next := s.Status.NextTransitions; len(next) > 0 {
+			gauge(m.next, float64(next[0].At.Unix()), string(next[0].To))
+		}
+	}
+}
+
+func (m *Metrics) useReader(r client.Reader) { m.reader.Store(&r) }

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slumber_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/slumber"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+)
+
+// evening is in the window of nights, which began three hours before and ends at seven.
+func evening() time.Time { return time.Date(2026, 11, 24, 23, 0, 0, 0, time.UTC) }
+
+// noon is in none.
+func noon() time.Time { return time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC) }
+
+// nights has two waves that sleep from eight to seven.
+func nights() *torporv1alpha1.Slumber {
+	s := &torporv1alpha1.Slumber{Spec: specOf("UTC", "0 20 * * *", "0 7 * * *")}
+	s.Name, s.Generation, s.Status.ObservedGeneration = "nights", 1, 1
+	for _, name := range []string{"apps", "databases"} {
+		s.Spec.Waves = append(s.Spec.Waves, torporv1alpha1.SlumberWave{Name: name, Targets: []torporv1alpha1.SlumberTarget{{
+			Kind: "ClusterDeployment", Selector: metav1.LabelSelector{MatchLabels: map[string]string{"wave": name}},
+		}}})
+	}
+	return s
+}
+
+// withWaves says since when both waves are to be asleep or awake.
+func withWaves(s *torporv1alpha1.Slumber, since time.Time, shouldSleep ...bool) *torporv1alpha1.Slumber {
+	for i, wish := range shouldSleep {
+		s.Status.Waves = append(s.Status.Waves, torporv1alpha1.SlumberWaveStatus{Name: s.Spec.Waves[i].Name, ShouldSleep: wish, Since: new(metav1.NewTime(since))})
+	}
+	return s
+}
+
+func awake(name string) slumber.Member {
+	return slumber.Member{Name: name, State: stoppable.State{IsStoppable: true, IsAwake: true}}
+}
+
+func asleep(name string) slumber.Member {
+	return slumber.Member{Name: name, IsStopped: true, State: stoppable.State{IsStoppable: true, IsAsleep: true}}
+}
+
+func falling(name string) slumber.Member {
+	return slumber.Member{Name: name, IsStopped: true, State: stoppable.State{IsStoppable: true, Message: "Stopping"}}
+}
+
+// verbs are the first letters of the wishes, a word for each wave; a wave that is left as it is has none.
+func verbs(p slumber.Plan) string {
+	var words []string
+	for _, wishes := range p.Wishes {
+		word := "-"
+		if wishes != nil {
+			word = ""
+		}
+		for _, wish := range wishes {
+			word += map[slumber.Verb]string{slumber.Keep: "k", slumber.Stop: "s", slumber.Start: "a"}[wish.Verb]
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
+}
+
+// TestDecide has what is seen, and what a pass makes of it: the state, which waves are to sleep, what becomes of each member, and what is told.
+func TestDecide(t *testing.T) {
+	skipped, resumed := asleep("a"), asleep("a")
+	skipped.SkippedUntil = evening().Add(time.Hour)
+	resumed.ResumedAt, resumed.ResumedBy = evening(), "bob"
+	others := asleep("a")
+	others.IsStopped, others.IsStoppedByOthers = false, true
+	since := evening().Add(-time.Minute)
+	type members = []slumber.Member
+	for name, row := range map[string]struct {
+		slumber *torporv1alpha1.Slumber
+		now     time.Time
+		waves   []members
+		want    string
+		reason  string
+		events  string
+	}{
+		"awake all day":                   {nights(), noon(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", ""},
+		"a window begins with one wave":   {nights(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins"},
+		"what was saved is stopped":       {withWaves(nights(), since, true, false), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins"},
+		"the next wave waits":             {withWaves(nights(), since, true, false), evening(), []members{{asleep("a"), falling("c")}, {awake("b")}}, "FallingAsleep tf ss a", "InTransition", "SleepBegins"},
+		"the next wave comes":             {withWaves(nights(), since, true, false), evening(), []members{{asleep("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "SleepBegins"},
+		"an empty wave waits for nothing": {nights(), evening(), []members{{}, {awake("b")}}, "FallingAsleep tt - -", "InTransition", "SleepBegins"},
+		"all sleep":                       {withWaves(nights(), since, true, true), evening(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt s s", "AsWished", "AllAsleep"},
+		"a wave that is late is left":     {withWaves(nights(), since.Add(-time.Hour), true, false), evening(), []members{{falling("a")}, {awake("b")}}, "FallingAsleep tt s -", "InTransition", "WaveTimedOut SleepBegins"},
+		"the last wave wakes first":       {withWaves(nights(), since, true, true), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins"},
+		"it is started":                   {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k a", "InTransition", "WakeBegins"},
+		"then the first":                  {withWaves(nights(), noon(), true, false), noon(), []members{{asleep("a")}, {awake("b")}}, "WakingUp ff - a", "InTransition", "WakeBegins"},
+		"what others stopped keeps nobody waiting": {
+			withWaves(nights(), noon(), false, false), noon(), []members{{others}, {awake("b")}}, "Awake ff a a", "AsWished", "",
+		},
+		"what somebody skips is started":   {withWaves(nights(), since, true, true), evening(), []members{{skipped}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
+		"what somebody resumed is started": {withWaves(nights(), since, true, true), evening(), []members{{resumed}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
+		"suspended": {
+			func() *torporv1alpha1.Slumber {
+				s := withWaves(nights(), since, true, true)
+				s.Spec.Suspend = true
+				return s
+			}(), evening(), []members{{asleep("a")}, {asleep("b")}}, "WakingUp tf k -", "InTransition", "WakeBegins",
+		},
+		"a window that was noticed too late": {
+			func() *torporv1alpha1.Slumber {
+				s := nights()
+				s.Spec.StartingDeadlineSeconds = new(int64(3600))
+				return s
+			}(), evening(), []members{{awake("a")}, {awake("b")}}, "Awake ff a a", "AsWished", "WindowMissed",
+		},
+		"a window that held when the Slumber was made": {
+			func() *torporv1alpha1.Slumber {
+				s := nights()
+				s.Spec.StartingDeadlineSeconds, s.Status.ObservedGeneration = new(int64(3600)), 0
+				return s
+			}(), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tf - a", "InTransition", "SleepBegins",
+		},
+		"a schedule that makes no sense keeps what sleeps asleep": {
+			func() *torporv1alpha1.Slumber {
+				s := withWaves(nights(), since, true, true)
+				s.Spec.TimeZone, s.Status.State = "Europe/Atlantis", torporv1alpha1.SlumberAsleep
+				return s
+			}(), noon(), []members{{asleep("a")}, {asleep("b")}}, "Asleep tt ", "InvalidSchedule", "InvalidSchedule",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := slumber.Decide(slumber.Observed{Now: row.now, Slumber: row.slumber, Waves: row.waves})
+			found := string(p.Status.State) + " "
+			for _, wave := range p.Status.Waves {
+				found += map[bool]string{true: "t", false: "f"}[wave.ShouldSleep]
+			}
+			found += " " + verbs(p)
+			var events []string
+			for _, e := range p.Events {
+				events = append(events, e.Reason)
+			}
+			if diff := cmp.Diff([]string{row.want, row.reason, row.events}, []string{found, p.Ready.Reason, strings.Join(events, " ")}); diff != "" {
+				t.Errorf("(-want +found):\n%s%+v", diff, p)
+			}
+		})
+	}
+}
+
+// TestStopsAreRecorded follows one member through a window, and through one that somebody skips.
+func TestStopsAreRecorded(t *testing.T) {
+	s := nights()
+	s.Annotations = map[string]string{torporv1alpha1.RequestedByAnnotation: "alice"}
+	s.Spec.Reason = "nobody works at night"
+	withWaves(s, evening(), true, true)
+	member := awake("a")
+	asleepPlan := slumber.Decide(slumber.Observed{Now: evening(), Slumber: s, Waves: [][]slumber.Member{{member}, {}}})
+	next := asleepPlan.NextStops(s, member, 0, slumber.Wish{Verb: slumber.Stop}, evening())
+	end := time.Date(2026, 11, 25, 7, 0, 0, 0, time.UTC)
+	if stop := next.Stops[0]; stop.By != "Slumber nights of alice" || stop.Reason != "nobody works at night" || !stop.Until.Time.Equal(end) || !stop.Requested {
+		t.Errorf("found %+v", stop)
+	}
+	if !next.ExpiresAt.Time.Equal(end.Add(time.Hour)) {
+		t.Errorf("expected it to expire after the timeouts of two waves, found %s", next.ExpiresAt)
+	}
+	member.ScheduledStops = []torporv1alpha1.ScheduledStop{next}
+	later := asleepPlan.NextStops(s, member, 0, slumber.Wish{Verb: slumber.Stop}, evening().Add(time.Hour))
+	if diff := cmp.Diff(next, later); diff != "" {
+		t.Errorf("expected a later pass to change nothing: %s", diff)
+	}
+	if kept := asleepPlan.NextStops(s, member, 0, slumber.Wish{Verb: slumber.Keep}, end); len(kept.Stops) != 1 || kept.Stops[0].EndedAt != nil {
+		t.Errorf("expected it to be kept, found %+v", kept)
+	}
+	started := asleepPlan.NextStops(s, member, 0, slumber.Wish{Verb: slumber.Start, StartedBy: "bob"}, end)
+	if stop := started.Stops[0]; stop.StartedBy != "bob" || !stop.EndedAt.Time.Equal(end) || stop.Requested || started.ExpiresAt != nil {
+		t.Errorf("found %+v", started)
+	}
+}

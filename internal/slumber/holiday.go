@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slumber
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const (
+	dayForm = "2006-01-02"
+	// leapYear stands for every year where a day has none.
+	leapYear = 2000
+	// yearsBetweenLeapDays is the longest time without one: 2100 is none.
+	yearsBetweenLeapDays = 8
+)
+
+// holiday is from the beginning of one day to the end of another; of every year, if it is yearly.
+type holiday struct {
+	first, last time.Time
+	isYearly    bool
+}
+
+func parseHoliday(text torporv1alpha1.Holiday) (h holiday, err error) {
+	if text.Last == "" {
+		text.Last = text.First
+	}
+	h.isYearly = strings.HasPrefix(text.First, "--")
+	if h.first, err = parseDay(text.First); err != nil {
+		return h, err
+	}
+	if h.last, err = parseDay(text.Last); err != nil {
+		return h, err
+	}
+	switch {
+	case h.isYearly != strings.HasPrefix(text.Last, "--"):
+		return h, fmt.Errorf("expected both days in one form, found %q and %q; write both as 2026-12-24, or both as --12-24", text.First, text.Last)
+	case h.last.Before(h.first) && !h.isYearly:
+		return h, fmt.Errorf("expected a last day that is not before the first, found %q and %q; correct them", text.First, text.Last)
+	}
+	return h, nil
+}
+
+func parseDay(text string) (time.Time, error) {
+	day, isYearly := strings.CutPrefix(text, "--")
+	if isYearly {
+		day = fmt.Sprintf("%d-%s", leapYear, day)
+	}
+	at, err := time.Parse(dayForm, day)
+	if err != nil {
+		return at, fmt.Errorf("expected a day such as 2026-12-24 or --12-24, found %.20q; correct it", text)
+	}
+	return at, nil
+}
+
+// in returns the holiday that begins in a year; false if that year has none.
+func (h holiday) in(year int) (first, last time.Time, isThere bool) {
+	if !h.isYearly {
+		return h.first, h.last, year == h.first.Year()
+	}
+	first = time.Date(year, h.first.Month(), h.first.Day(), 0, 0, 0, 0, time.UTC)
+	if h.last.Before(h.first) {
+		year++
+	}
+	last = time.Date(year, h.last.Month(), h.last.Day(), 0, 0, 0, 0, time.UTC)
+	if last.Month() != h.last.Month() { // The 29th of February, in a year without one.
+		last = last.AddDate(0, 0, -1)
+	}
+	return first, last, first.Month() == h.first.Month()
+}
+
+// contains reports whether a time of the wall clock is in the holiday.
+func (h holiday) contains(shown time.Time) bool {
+	year := h.first.Year()
+	if h.isYearly {
+		year = shown.Year()
+	}
+	for _, y := range []int{year - 1, year} {
+		if first, last, isThere := h.in(y); isThere && !shown.Before(first) && shown.Before(last.AddDate(0, 0, 1)) {
+			return true
+		}
+	}
+	return false
+}
+
+// boundaries returns when the holiday begins and ends, as often as it does around a time.
+func (h holiday) boundaries(clock wallClock, at time.Time) (moments []time.Time) {
+	from, to := h.first.Year(), h.first.Year()
+	if h.isYearly {
+		from, to = clock.read(at).Year()-yearsBetweenLeapDays-1, clock.read(at).Year()+yearsBetweenLeapDays+1
+	}
+	for year := from; year <= to; year++ {
+		if first, last, isThere := h.in(year); isThere {
+			moments = append(moments, clock.instantOf(first), clock.instantOf(last.AddDate(0, 0, 1)))
+		}
+	}
+	return moments
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slumber
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// Observed is everything that Decide looks at.
+type Observed struct {
+	Now     time.Time
+	Slumber *torporv1alpha1.Slumber
+	// Waves are the members of the waves of the spec, in its order. What several select belongs to the first of them.
+	Waves [][]Member
+	// Leftovers are what the Slumber has stopped and does not select any more.
+	Leftovers []Member
+}
+
+// Member is an object that a Slumber selects.
+type Member struct {
+	// Name is for people: kind and name.
+	Name string
+	stoppable.State
+	// SkippedUntil is until when it is left alone; zero if it is not.
+	SkippedUntil time.Time
+	// IsStopped says that the Slumber's stop holds, as the object says.
+	IsStopped bool
+}
+
+// isLeftAlone reports whether a member is not to be stopped with a wave that sleeps since a time: somebody skips it, or has resumed it since.
+func (m Member) isLeftAlone(now, since time.Time) bool {
+	return now.Before(m.SkippedUntil) || m.ResumedAt.After(since)
+}
+
+// isAsWished reports whether a member is as it should be: what sleeps is asleep, and of what wakes everything is awake that nobody else stops.
+func (m Member) isAsWished(shouldSleep bool) bool {
+	if shouldSleep {
+		return m.IsAsleep
+	}
+	return !m.IsStopped && (m.IsAwake || m.IsStoppedByOthers)
+}
+
+// FindWave returns the first wave of a Slumber that selects an object; -1 if none does.
+func FindWave(s *torporv1alpha1.Slumber, kind string, of map[string]string) (int, error) {
+	for i, wave := range s.Spec.Waves {
+		for j, target := range wave.Targets {
+			if target.Kind != kind {
+				continue
+			}
+			selector, err := metav1.LabelSelectorAsSelector(&target.Selector)
+			if err != nil {
+				return -1, fmt.Errorf("spec.waves[%d].targets[%d].selector: %w", i, j, err)
+			}
+			if selector.Matches(labels.Set(of)) {
+				return i, nil
+			}
+		}
+	}
+	return -1, nil
+}
+
+// ReadMember reads what is known of an object that a Slumber may have stopped. A time of skipping that makes no sense skips nothing.
+func ReadMember(slumber string, kind stoppable.Kind, obj stoppable.Object, now time.Time) Member {
+	m := Member{Name: kind.GVK.Kind + " " + obj.GetName(), State: kind.ReadState(obj, now)}
+	m.SkippedUntil, _ = stoprecord.ReadSkip(obj.GetAnnotations())
+	m.IsStopped = stoprecord.Records(m.FindStops(slumber).Stops).Holds()
+	return m
+}
+
+// FindStops returns what a Slumber wants of a member, as the member says.
+func (m Member) FindStops(slumber string) torporv1alpha1.ScheduledStop {
+	i := slices.IndexFunc(m.ScheduledStops, func(s torporv1alpha1.ScheduledStop) bool { return s.Slumber == slumber })
+	if i < 0 {
+		return torporv1alpha1.ScheduledStop{Slumber: slumber}
+	}
+	return m.ScheduledStops[i]
+}
+
+// NextStops returns what a Slumber wants of a member after a plan.
+func (p Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Wish, now time.Time) torporv1alpha1.ScheduledStop {
+	before := m.FindStops(s.Name)
+	next := before
+	asked := stoprecord.Request{IsStopped: wish.Verb == Stop, By: describeSlumber(s), Reason: s.Spec.Reason}
+	since := metav1.NewTime(now)
+	if wave >= 0 && p.Status.Waves[wave].Since != nil {
+		since = *p.Status.Waves[wave].Since
+	}
+	switch {
+	case wish.Verb == Keep || wish.Verb == Start && !stoprecord.Records(before.Stops).Holds():
+		return before
+	case wish.StartedBy != "":
+		asked.By, asked.At = wish.StartedBy, now
+	default:
+		asked.At = since.Time
+		if len(before.Stops) > 0 && before.Stops[0].EndedAt != nil && before.Stops[0].EndedAt.After(since.Time) {
+			asked.At = now // Somebody has started it in between: it is another stop of the same window.
+		}
+	}
+	switch asked.Version = formatTime(since.Time); {
+	case !asked.IsStopped:
+		asked.Version += " started"
+	case stoprecord.Records(before.Stops).Holds():
+		asked.Version = before.Stops[0].RequestVersion // It has never ended.
+	}
+	records := stoprecord.NextRecords(before.Stops, asked, now)
+	next.Stops = records[:min(len(records), maxStops)]
+	if next.ExpiresAt = nil; wish.Verb == Stop && !p.WindowEnd.IsZero() {
+		next.Stops[0].Until = new(metav1.NewTime(p.WindowEnd))
+		next.ExpiresAt = new(metav1.NewTime(p.WindowEnd.Add(time.Duration(len(s.Spec.Waves)) * waveTimeoutOf(s))))
+	}
+	return next
+}
+
+// describeSlumber is who has stopped something: the Slumber, and who last changed it, where admission noted that.
+func describeSlumber(s *torporv1alpha1.Slumber) string {
+	by := "Slumber " + s.Name
+	if person := s.Annotations[torporv1alpha1.RequestedByAnnotation]; person != "" {
+		by += " of " + person
+	}
+	return by
+}
+
+// maxStops is how many stops of one Slumber an object keeps.
+const maxStops = 3

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slumber
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const (
+	// maxMoments is how many moments are looked at for the next or the last change: windows may overlap for long.
+	maxMoments = 1000
+	// MaxTransitions is how many changes the status tells of.
+	MaxTransitions = 10
+)
+
+// Schedule is when something sleeps: in any of its windows, and on its holidays.
+type Schedule struct {
+	clock    wallClock
+	windows  []window
+	holidays []holiday
+}
+
+type window struct{ sleep, wake moment }
+
+// Phase is a time of sleep or of being awake. Since is zero if it has always been, and Until if it never ends.
+type Phase struct {
+	IsAsleep     bool
+	Since, Until time.Time
+}
+
+// ParseSchedule reads the windows and holidays of a spec. Its error names the field, what was expected and what was found.
+func ParseSchedule(spec torporv1alpha1.SlumberSpec) (Schedule, error) {
+	zone, err := time.LoadLocation(spec.TimeZone)
+	if err != nil || spec.TimeZone == "Local" {
+		return Schedule{}, fmt.Errorf("spec.timeZone: expected the name of a time zone such as Europe/Berlin, found %q; correct it", spec.TimeZone)
+	}
+	s := Schedule{clock: wallClock{zone}}
+	for i, text := range spec.Windows {
+		w, err := parseWindow(text, s.clock)
+		if err != nil {
+			return Schedule{}, fmt.Errorf("spec.windows[%d].%w", i, err)
+		}
+		s.windows = append(s.windows, w)
+	}
+	for i, text := range spec.Holidays {
+		h, err := parseHoliday(text)
+		if err != nil {
+			return Schedule{}, fmt.Errorf("spec.holidays[%d]: %w", i, err)
+		}
+		s.holidays = append(s.holidays, h)
+	}
+	if len(s.windows)+len(s.holidays) == 0 {
+		return Schedule{}, errors.New("spec.windows: expected a window or a holiday, found none; add one, or set spec.suspend")
+	}
+	return s, nil
+}
+
+func parseWindow(text torporv1alpha1.SlumberWindow, clock wallClock) (w window, err error) {
+	if w.sleep, err = parseMoment(text.Sleep, clock); err != nil {
+		return w, fmt.Errorf("sleep %q: %w", text.Sleep, err)
+	}
+	if w.wake, err = parseMoment(text.Wake, clock); err != nil {
+		return w, fmt.Errorf("wake %q: %w", text.Wake, err)
+	}
+	if strings.Join(strings.Fields(text.Sleep), " ") == strings.Join(strings.Fields(text.Wake), " ") {
+		return w, fmt.Errorf("wake %q: expected another time than that of sleep, found the same", text.Wake)
+	}
+	return w, nil
+}
+
+// isAsleep reports whether something sleeps at a time.
+func (s Schedule) isAsleep(at time.Time) bool {
+	return s.isHoliday(at) || slices.ContainsFunc(s.windows, func(w window) bool { return w.isAsleep(at) })
+}
+
+// isAsleep reports whether a time is in the window. Of a sleep and a wake at once, the wake counts.
+func (w window) isAsleep(at time.Time) bool {
+	slept := w.sleep.last(at)
+	return !slept.IsZero() && slept.After(w.wake.last(at))
+}
+
+func (s Schedule) isHoliday(at time.Time) bool {
+	day := s.clock.read(at)
+	return slices.ContainsFunc(s.holidays, func(h holiday) bool { return h.contains(day) })
+}
+
+// PhaseAt returns what is to be at a time, since when and until when.
+func (s Schedule) PhaseAt(at time.Time) Phase {
+	phase := Phase{IsAsleep: s.isAsleep(at)}
+	if next := s.listTransitions(at, 1); len(next) > 0 {
+		phase.Until = next[0].At.Time
+	}
+	for moment, i := s.lastMoment(at), 0; !moment.IsZero() && i < maxMoments; i++ {
+		if s.isAsleep(moment.Add(-time.Nanosecond)) != phase.IsAsleep {
+			phase.Since = moment
+			break
+		}
+		moment = s.lastMoment(moment.Add(-time.Nanosecond))
+	}
+	return phase
+}
+
+// NextTransitions returns the next times at which something begins to sleep or to wake.
+func (s Schedule) NextTransitions(at time.Time) []torporv1alpha1.SlumberTransition {
+	return s.listTransitions(at, MaxTransitions)
+}
+
+// listTransitions goes from moment to moment, and keeps what each window has come to.
+func (s Schedule) listTransitions(at time.Time, limit int) (list []torporv1alpha1.SlumberTransition) {
+	cursors := make([]cursor, len(s.windows))
+	for i, w := range s.windows {
+		cursors[i] = cursor{window: w, isAsleep: w.isAsleep(at), sleep: w.sleep.next(at), wake: w.wake.next(at)}
+	}
+	isAsleep := s.isAsleep(at)
+	for range maxMoments {
+		at = s.nextMoment(at, cursors)
+		if at.IsZero() || len(list) == limit {
+			break
+		}
+		isNow := s.isHoliday(at)
+		for i := range cursors {
+			cursors[i].moveTo(at)
+			isNow = isNow || cursors[i].isAsleep
+		}
+		if isNow != isAsleep {
+			isAsleep = isNow
+			list = append(list, torporv1alpha1.SlumberTransition{At: metav1.NewTime(at), To: map[bool]torporv1alpha1.SlumberState{true: torporv1alpha1.SlumberAsleep, false: torporv1alpha1.SlumberAwake}[isAsleep]})
+		}
+	}
+	return list
+}
+
+// cursor is a window at some time: whether it is slept in, and when it begins and ends next.
+type cursor struct {
+	window
+	isAsleep    bool
+	sleep, wake time.Time
+}
+
+// moveTo goes on to a moment that is not after the next ones of the window.
+func (c *cursor) moveTo(at time.Time) {
+	if c.sleep.Equal(at) {
+		c.isAsleep, c.sleep = true, c.window.sleep.next(at)
+	}
+	if c.wake.Equal(at) {
+		c.isAsleep, c.wake = false, c.window.wake.next(at)
+	}
+}
+
+// nextMoment returns the next time at which there may be a change; zero if none follows.
+func (s Schedule) nextMoment(at time.Time, cursors []cursor) (next time.Time) {
+	consider := func(moment time.Time) {
+		if moment.After(at) && (next.IsZero() || moment.Before(next)) {
+			next = moment
+		}
+	}
+	for _, c := range cursors {
+		consider(c.sleep)
+		consider(c.wake)
+	}
+	for _, h := range s.holidays {
+		for _, moment := range h.boundaries(s.clock, at) {
+			consider(moment)
+		}
+	}
+	return next
+}
+
+// lastMoment returns the last time at which there may have been a change, at a time or before.
+func (s Schedule) lastMoment(at time.Time) (last time.Time) {
+	consider := func(moment time.Time) {
+		if !moment.After(at) && moment.After(last) {
+			last = moment
+		}
+	}
+	for _, w := range s.windows {
+		consider(w.sleep.last(at))
+		consider(w.wake.last(at))
+	}
+	for _, h := range s.holidays {
+		for _, moment := range h.boundaries(s.clock, at) {
+			consider(moment)
+		}
+	}
+	return last
+}

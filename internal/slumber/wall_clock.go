@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package slumber
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+const (
+	// widestShift is more than any zone has ever moved its clocks by: Samoa left out a day.
+	widestShift = 26 * time.Hour
+	// farthestLook is more than the eight years that there may be between two leap days.
+	farthestLook = 10 * 366 * 24 * time.Hour
+)
+
+// wallClock tells when the clocks of a zone show a time. What they show is a time in UTC here, which has no gaps.
+type wallClock struct{ zone *time.Location }
+
+// read returns what the clocks show.
+func (w wallClock) read(at time.Time) time.Time {
+	local := at.In(w.zone)
+	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
+}
+
+// instantOf returns when the clocks show a time: the first time if they do twice, and when they have gone forward if they leave it out. It
+// never goes back for a later time, so that events come in the order in which they are written.
+func (w wallClock) instantOf(shown time.Time) time.Time {
+	before, after := w.withOffsetAt(shown, -widestShift), w.withOffsetAt(shown, widestShift)
+	if before.After(after) {
+		before, after = after, before
+	}
+	for _, at := range []time.Time{before, after} {
+		if w.read(at).Equal(shown) {
+			return at
+		}
+	}
+	return w.firstAfter(before, after, shown)
+}
+
+// withOffsetAt reads a time with the offset that is in force around it.
+func (w wallClock) withOffsetAt(shown time.Time, distance time.Duration) time.Time {
+	_, offset := shown.Add(distance).In(w.zone).Zone()
+	return shown.Add(-time.Duration(offset) * time.Second)
+}
+
+// firstAfter finds the first moment at which the clocks show more than a time that they leave out.
+func (w wallClock) firstAfter(low, high, shown time.Time) time.Time {
+	for high.Sub(low) > time.Second {
+		if middle := low.Add(high.Sub(low) / 2); w.read(middle).After(shown) {
+			high = middle
+		} else {
+			low = middle
+		}
+	}
+	return high.Truncate(time.Second)
+}
+
+// moment is one that comes back, by the clocks of a zone.
+type moment struct {
+	clock wallClock
+	cron  cron.Schedule
+}
+
+func parseMoment(text string, clock wallClock) (moment, error) {
+	if strings.Contains(text, "=") || strings.HasPrefix(strings.TrimSpace(text), "@") {
+		return moment{}, errors.New("expected five fields of cron, found a time zone or a name; set spec.timeZone, and write the fields")
+	}
+	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(text)
+	if err != nil {
+		return moment{}, fmt.Errorf("expected five fields of cron, minute, hour, day of the month, month and day of the week: %w", err)
+	}
+	if parsed.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		return moment{}, errors.New("expected a day that comes, found one that no year has")
+	}
+	return moment{clock, parsed}, nil
+}
+
+// last returns when it was last, at a time or before; zero if it was not for years.
+func (m moment) last(at time.Time) (last time.Time) {
+	shown := m.clock.read(at)
+	for back := time.Hour; ; back *= 4 {
+		for next := m.cron.Next(shown.Add(-back)); !next.IsZero() && !next.After(shown.Add(widestShift)); next = m.cron.Next(next) {
+			instant := m.clock.instantOf(next)
+			if instant.After(at) {
+				break
+			}
+			last = instant
+		}
+		if !last.IsZero() || back > farthestLook {
+			return last
+		}
+	}
+}
+
+// next returns when it is next, after a time; zero if it is not for years.
+func (m moment) next(at time.Time) time.Time {
+	for next := m.cron.Next(m.clock.read(at).Add(-widestShift)); !next.IsZero(); next = m.cron.Next(next) {
+		if instant := m.clock.instantOf(next); instant.After(at) {
+			return instant
+		}
+	}
+	return time.Time{}
+}

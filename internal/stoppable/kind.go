@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stoppable
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// Object is an object of the API, and List a list of them.
+type (
+	Object interface {
+		metav1.Object
+		runtime.Object
+	}
+	List interface {
+		metav1.ListInterface
+		runtime.Object
+	}
+)
+
+// Kind is a kind of objects that can be stopped. Each keeps the stops of Slumbers in status.scheduledStops, by which its own controller goes.
+type Kind struct {
+	GVK schema.GroupVersionKind
+	// New and NewList make empty objects of the kind.
+	New     func() Object
+	NewList func() List
+	// ReadState reads what is known of an object.
+	ReadState func(obj Object, now time.Time) State
+}
+
+// State is what is known of an object. Neither asleep nor awake is on its way, or in trouble.
+type State struct {
+	// IsStoppable says that it can be stopped at all, yet.
+	IsStoppable bool
+	// IsAsleep and IsAwake are what its own controller has seen, and not what it was told.
+	IsAsleep, IsAwake bool
+	// IsStoppedByOthers says that it is to be stopped whatever Slumbers say.
+	IsStoppedByOthers bool
+	// ResumedAt is when somebody last took a stop back, and ResumedBy who; zero and empty if nobody has.
+	ResumedAt time.Time
+	ResumedBy string
+	// Message says what is missing of what is neither asleep nor awake.
+	Message string
+	// ScheduledStops are those of Slumbers.
+	ScheduledStops []torporv1alpha1.ScheduledStop
+}
+
+// ListKinds returns the kinds.
+func ListKinds() []Kind { return []Kind{clusterDeployments()} }
