@@ -21,6 +21,6 @@ func (c Controller) act(_ context.Context, seen *clusterObservation, plan syncse
 			}
 		}
 	}
-	c.applier.Submit(job)
+	c.applier.Submit(seen.cluster, job)
 	return nil
 }

@@ -8,20 +8,14 @@ import (
 	"errors"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
-	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/clusterjobs"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/syncset"
 )
-
-const kubeconfigKey = "kubeconfig"
-
-// errGateClosed ends a job whose cluster went to sleep.
-var errGateClosed = errors.New("the cluster may not be dialled any more")
 
 // refusal is what is wrong with one object of a set; the cluster is not at fault.
 type refusal struct{ message string }
@@ -38,27 +32,20 @@ type clusterConnection struct {
 
 // run does a job. It ends with the first request that gets no answer, and when the cluster may not be dialled any more.
 func (a *Applier) run(ctx context.Context, job *clusterJob) *syncset.Answer {
-	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
-	defer cancel()
 	answer := &syncset.Answer{Job: job.Job}
 	err := a.runOn(ctx, job, answer)
 	answer.At = a.Clock.Now()
-	if err != nil && !errors.Is(err, errGateClosed) {
+	if err != nil && !errors.Is(err, clusterjobs.ErrGateClosed) {
 		answer.NoAnswer = targetcluster.DescribeError(err)
 	}
 	return answer
 }
 
 func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.Answer) error {
-	secret, err := a.ReadSecret(ctx, types.NamespacedName{Namespace: job.Cluster.Namespace, Name: job.KubeconfigSecret})
+	client, err := a.Connect(ctx, job.Cluster, job.KubeconfigSecret)
 	if err != nil {
-		return &targetcluster.KubeconfigError{Message: describeSecretError(job.KubeconfigSecret, err)}
+		return err //nolint:wrapcheck // it says what is wrong with the kubeconfig
 	}
-	client, err := a.Dialer.Dial(secret.Data[kubeconfigKey])
-	if err != nil {
-		return fmt.Errorf("prepare the connection: %w", err)
-	}
-	// Nothing stays open: a connection must not outlive the time that the cluster is awake.
 	defer client.Close()
 	c := &clusterConnection{applier: a, job: job, writer: client.NewObjectWriter(Name)}
 	begun := a.Clock.Now()
@@ -131,10 +118,9 @@ func (c *clusterConnection) send(ctx context.Context, r syncset.Reference, reque
 	if err != nil {
 		return &refusal{fmt.Sprintf("%s: expected apiVersion to be VERSION or GROUP/VERSION", nameOf(r))}
 	}
-	if !c.applier.MayDial(ctx, c.job.Cluster) {
-		return errGateClosed
-	}
-	err = request(targetcluster.ObjectName{GroupVersionKind: version.WithKind(r.Kind), NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}})
+	err = c.applier.Send(ctx, c.job.Cluster, func() error {
+		return request(targetcluster.ObjectName{GroupVersionKind: version.WithKind(r.Kind), NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}})
+	})
 	if err == nil {
 		return nil
 	}
@@ -170,7 +156,7 @@ func (c *clusterConnection) copySecret(ctx context.Context, set *setToApply, map
 	}
 	secret, err := c.applier.ReadSecret(ctx, source)
 	if err != nil {
-		return &refusal{describeSecretError(source.String(), err)}
+		return &refusal{clusterjobs.DescribeSecretError(source.String(), err)}
 	}
 	target := syncset.ReferenceOfSecret(mapping.TargetRef)
 	manifest, err := json.Marshal(map[string]any{
@@ -202,24 +188,4 @@ func (c *clusterConnection) patch(ctx context.Context, p *hivev1.SyncObjectPatch
 		kind = types.JSONPatchType
 	}
 	return c.send(ctx, r, func(name targetcluster.ObjectName) error { return c.writer.Patch(ctx, name, kind, body) })
-}
-
-// describeSecretError never has more than the name of a Secret.
-func describeSecretError(name string, err error) string {
-	if k8serrors.IsNotFound(err) {
-		return fmt.Sprintf("Expected the Secret %s on the hub, found none; create it", name)
-	}
-	if k8serrors.IsForbidden(err) {
-		return fmt.Sprintf("The manager may not read the Secret %s of the hub; its namespace is none of those that it watches", name)
-	}
-	return fmt.Sprintf("The Secret %s cannot be read from the hub", name)
-}
-
-// readSecret reads a Secret when it is needed; none is watched or kept.
-func (c Controller) readSecret(ctx context.Context, key types.NamespacedName) (*corev1.Secret, error) {
-	var s corev1.Secret
-	if err := c.secrets.Get(ctx, key, &s); err != nil {
-		return nil, fmt.Errorf("read secret %s: %w", key, err)
-	}
-	return &s, nil
 }

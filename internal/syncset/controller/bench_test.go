@@ -50,7 +50,7 @@ func TestBenchSync(t *testing.T) {
 	all := now.Since(begin)
 	for _, c := range fleet {
 		c.sleep(t)
-		c.proxy.accepted.Store(0)
+		c.proxy.Accepted.Store(0)
 	}
 	testenv.ExpectPatched(t, e.Environment, set, func(*hivev1.SyncSet) { fill("2") })
 	for _, c := range fleet {
@@ -58,7 +58,7 @@ func TestBenchSync(t *testing.T) {
 	}
 	dials, woken := int64(0), map[string]time.Time{}
 	for _, c := range fleet {
-		dials += c.proxy.accepted.Load()
+		dials += c.proxy.Accepted.Load()
 	}
 	for _, c := range fleet {
 		c.wake(t, new(metav1.NewTime(now.Now()).Rfc3339Copy()))
@@ -70,7 +70,7 @@ func TestBenchSync(t *testing.T) {
 		cs := c.waitForSynced(t, set)
 		at := meta.FindStatusCondition(cs.Status.Conditions, hiveinternalv1alpha1.ClusterSyncedCondition).LastTransitionTime
 		took = append(took, max(0, at.Sub(woken[c.cd.Name]).Seconds()))
-		again += c.proxy.accepted.Load()
+		again += c.proxy.Accepted.Load()
 	}
 	slices.Sort(took)
 	const percentile = 95

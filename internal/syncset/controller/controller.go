@@ -12,8 +12,6 @@ import (
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -21,10 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/clusterjobs"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/syncset"
@@ -47,7 +45,6 @@ type Controller struct {
 	WatchNamespaces []string
 
 	client  client.Client
-	secrets client.Reader
 	applier *Applier
 }
 
@@ -59,11 +56,11 @@ type Controller struct {
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	c.client, c.secrets = mgr.GetClient(), mgr.GetAPIReader()
+	c.client = mgr.GetClient()
 	c.applier = NewApplier(c.Dialer, c.Clock)
 	c.applier.Metrics = c.Metrics
 	c.Metrics.useReader(mgr.GetClient())
-	c.applier.ReadSecret, c.applier.MayDial = c.readSecret, c.mayDial
+	c.applier.ReadSecret, c.applier.MayDial = clusterjobs.ReadSecretWith(mgr.GetAPIReader()), c.mayDial
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.applier)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
@@ -73,7 +70,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		For(&hiveinternalv1alpha1.ClusterSync{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
 		Watches(&hivev1.ClusterDeployment{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(gateOrLabelsChanged())).
 		Watches(&hivev1.SyncSet{}, handler.EnqueueRequestsFromMapFunc(clustersOfSyncSet), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(c.answers()).
+		WatchesRawSource(c.applier.Answers()).
 		WithOptions(workers.Options())
 	if c.usesSelectors() {
 		build = build.Watches(&hivev1.SelectorSyncSet{}, handler.EnqueueRequestsFromMapFunc(c.clustersOfSelectorSyncSet), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
@@ -98,14 +95,6 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 
 // usesSelectors reports whether SelectorSyncSets can be read: they are in no namespace.
 func (c Controller) usesSelectors() bool { return len(c.WatchNamespaces) == 0 }
-
-// answers has the passes of clusters run that the applier has answered about.
-func (c Controller) answers() source.Source {
-	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		c.applier.Enqueue = func(cluster types.NamespacedName) { queue.Add(ctrl.Request{NamespacedName: cluster}) }
-		return nil
-	})
-}
 
 func rememberSync(cs *hiveinternalv1alpha1.ClusterSync) map[string]any {
 	remembered := map[string]any{}

@@ -21,6 +21,7 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/clusterjobs"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/syncset"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -58,7 +59,7 @@ func TestSetReachesItsCluster(t *testing.T) {
 	if status.Result != hiveinternalv1alpha1.SuccessSyncSetResult || status.FirstSuccessTime == nil || cs.Status.FirstSuccessTime == nil || len(status.ResourcesToDelete) != 0 {
 		t.Errorf("expected a success of a set that deletes nothing, found %+v", cs.Status)
 	}
-	if n := c.proxy.accepted.Load(); n != 1 {
+	if n := c.proxy.Accepted.Load(); n != 1 {
 		t.Errorf("expected one connection, found %d", n)
 	}
 	e.log.ExpectWithout(t, secretValue)
@@ -155,13 +156,13 @@ func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 		witness.waitForSynced(t, witness.newSyncSet(t, name, hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{witness.configMap(name, "1")}}))
 	}
 	c.sleep(t)
-	c.proxy.accepted.Store(0)
+	c.proxy.Accepted.Store(0)
 	testenv.ExpectPatched(t, e.Environment, set, func(s *hivev1.SyncSet) { s.Spec.Resources = []runtime.RawExtension{c.configMap("three", "3")} })
 	cs := c.sync()
 	e.WaitForCondition(t, cs, hiveinternalv1alpha1.ClusterSyncedCondition, metav1.ConditionFalse, hiveinternalv1alpha1.WaitingForClusterReason)
 	restart("while-it-sleeps")
 	e.WaitForCondition(t, cs, hiveinternalv1alpha1.ClusterSyncedCondition, metav1.ConditionFalse, hiveinternalv1alpha1.WaitingForClusterReason)
-	if n := c.proxy.accepted.Load(); n != 0 {
+	if n := c.proxy.Accepted.Load(); n != 0 {
 		t.Fatalf("expected a sleeping cluster to get no connection, found %d", n)
 	}
 	resume := new(metav1.NewTime(clock.RealClock{}.Now()).Rfc3339Copy())
@@ -174,7 +175,7 @@ func TestSleepingClusterIsNotDialledAndIsCaughtUpWithOnce(t *testing.T) {
 	e.WaitFor(t, "the resume is written down", cs, func() error {
 		return testenv.ErrorIf(!cs.Status.SyncedResume.Equal(resume), "found %+v", cs.Status)
 	})
-	if n := c.proxy.accepted.Load(); n != 1 {
+	if n := c.proxy.Accepted.Load(); n != 1 {
 		t.Errorf("expected one connection after the resume, found %d", n)
 	}
 }
@@ -183,8 +184,8 @@ func TestHungClustersHoldUpNoOther(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)
 	namespace := e.CreateNamespace(t)
-	hung := startProxy(t, e)
-	hung.isHung.Store(true)
+	hung := testenv.StartTargetProxy(t, e.Environment)
+	hung.IsHung.Store(true)
 	const count = 15
 	set := &hivev1.SyncSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "hung"}}
 	var clusters []*testCluster
@@ -203,8 +204,8 @@ func TestHungClustersHoldUpNoOther(t *testing.T) {
 	}
 	healthy := e.newCluster(t, namespace, "healthy", nil)
 	healthy.waitForSynced(t, healthy.newSyncSet(t, "healthy", hivev1.SyncSetCommonSpec{Resources: []runtime.RawExtension{healthy.configMap("there", "1")}}))
-	if meta.IsStatusConditionTrue(clusters[0].sync().Status.Conditions, hiveinternalv1alpha1.ClusterSyncedCondition) || hung.accepted.Load() < count {
-		t.Errorf("expected each hung cluster to be tried, found %d connections", hung.accepted.Load())
+	if meta.IsStatusConditionTrue(clusters[0].sync().Status.Conditions, hiveinternalv1alpha1.ClusterSyncedCondition) || hung.Accepted.Load() < count {
+		t.Errorf("expected each hung cluster to be tried, found %d connections", hung.Accepted.Load())
 	}
 }
 
@@ -226,7 +227,7 @@ func TestSelectorSyncSetReachesOnlyClustersThatItSelects(t *testing.T) {
 	if n := len(cs.Status.SelectorSyncSets[0].ResourcesToDelete); n != 2 {
 		t.Errorf("expected the ConfigMap and the Secret to be written down, found %d objects", n)
 	}
-	if n := other.proxy.accepted.Load(); n != 0 || !strings.Contains(fmt.Sprint(e.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "other"}, other.sync())), "not found") {
+	if n := other.proxy.Accepted.Load(); n != 0 || !strings.Contains(fmt.Sprint(e.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "other"}, other.sync())), "not found") {
 		t.Errorf("expected the other cluster to have no ClusterSync and no connection, found %d connections", n)
 	}
 	testenv.ExpectPatched(t, e.Environment, selected.cd, func(cd *hivev1.ClusterDeployment) { delete(cd.Labels, label) })
@@ -245,8 +246,7 @@ func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	var asked atomic.Int64
 	const allowed = 2
 	a := NewApplier(Controller{}.Dialer, clock.RealClock{})
-	reader := Controller{secrets: e.Client}
-	a.ReadSecret = reader.readSecret
+	a.ReadSecret = clusterjobs.ReadSecretWith(e.Client)
 	a.MayDial = func(context.Context, types.NamespacedName) bool { return asked.Add(1) <= allowed }
 	spec := &hivev1.SyncSetCommonSpec{}
 	for i := range 5 {

@@ -3,15 +3,10 @@
 package controller
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"net"
 	"os"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -20,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -65,20 +59,20 @@ type testCluster struct {
 	cd *hivev1.ClusterDeployment
 	// namespace is where the cluster's objects are.
 	namespace string
-	proxy     *countingProxy
+	proxy     *testenv.TargetProxy
 }
 
 // newCluster makes a cluster that answers.
 func (e *env) newCluster(t *testing.T, namespace, name string, labels map[string]string) *testCluster {
 	t.Helper()
-	proxy := startProxy(t, e)
+	proxy := testenv.StartTargetProxy(t, e.Environment)
 	return e.newClusterBehind(t, proxy, namespace, name, labels)
 }
 
-func (e *env) newClusterBehind(t *testing.T, proxy *countingProxy, namespace, name string, labels map[string]string) *testCluster {
+func (e *env) newClusterBehind(t *testing.T, proxy *testenv.TargetProxy, namespace, name string, labels map[string]string) *testCluster {
 	t.Helper()
 	c := &testCluster{env: e, namespace: e.CreateNamespace(t), proxy: proxy}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kubeconfigSecret + "-" + name}, Data: map[string][]byte{kubeconfigKey: proxy.kubeconfig}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: kubeconfigSecret + "-" + name}, Data: map[string][]byte{"kubeconfig": proxy.Kubeconfig}}
 	c.cd = testenv.BuildClusterDeployment(types.NamespacedName{Namespace: namespace, Name: name}, "none", secret.Name)
 	maps.Copy(c.cd.Labels, labels)
 	e.ExpectCreated(t, secret, c.cd)
@@ -86,33 +80,15 @@ func (e *env) newClusterBehind(t *testing.T, proxy *countingProxy, namespace, na
 	return c
 }
 
-// wake says what the hibernation controller says of a cluster that answers, after a resume that began then; nil after none.
+// wake and sleep say what the hibernation controller says of a cluster.
 func (c *testCluster) wake(t *testing.T, resume *metav1.Time) {
 	t.Helper()
-	c.setStatus(t, func(cd *hivev1.ClusterDeployment) {
-		if cd.Spec.PowerState = hivev1.PowerStateRunning; resume != nil {
-			cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: *resume, ResumeStartedAt: resume}
-		}
-		meta.SetStatusCondition(&cd.Status.Conditions, metav1.Condition{Type: hivev1.ClusterUnreachableCondition, Status: metav1.ConditionFalse, Reason: hivev1.ClusterReachableReason})
-	})
+	c.WakeCluster(t, c.cd, resume)
 }
 
-// sleep says what it says of a cluster that hibernates.
 func (c *testCluster) sleep(t *testing.T) {
 	t.Helper()
-	c.setStatus(t, func(cd *hivev1.ClusterDeployment) {
-		cd.Spec.PowerState = hivev1.PowerStateHibernating
-		meta.SetStatusCondition(&cd.Status.Conditions, metav1.Condition{Type: hivev1.ClusterUnreachableCondition, Status: metav1.ConditionTrue, Reason: hivev1.ClusterAsleepReason})
-	})
-}
-
-func (c *testCluster) setStatus(t *testing.T, change func(*hivev1.ClusterDeployment)) {
-	t.Helper()
-	testenv.ExpectPatched(t, c.Environment, c.cd, change)
-	change(c.cd) // The patch of the spec has read the status of the hub.
-	if err := c.Client.Status().Update(t.Context(), c.cd); err != nil {
-		t.Fatal(err)
-	}
+	c.PutClusterToSleep(t, c.cd)
 }
 
 func (c *testCluster) sync() *hiveinternalv1alpha1.ClusterSync {
@@ -174,65 +150,4 @@ func (c *testCluster) newSyncSet(t *testing.T, name string, spec hivev1.SyncSetC
 	set.Spec.SyncSetCommonSpec, set.Spec.ClusterDeploymentRefs = spec, []hivev1.LocalObjectReference{{Name: c.cd.Name}}
 	c.ExpectCreated(t, set)
 	return set
-}
-
-// countingProxy is the address of a cluster. It counts connections, and may leave them without an answer.
-type countingProxy struct {
-	kubeconfig []byte
-	accepted   atomic.Int64
-	isHung     atomic.Bool
-}
-
-func startProxy(t *testing.T, e *env) *countingProxy {
-	t.Helper()
-	p := &countingProxy{}
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	kubeconfig, err := clientcmd.LoadFromFile(e.KubeconfigPath(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, cluster := range kubeconfig.Clusters {
-		cluster.Server = "https://" + listener.Addr().String()
-	}
-	if p.kubeconfig, err = clientcmd.Write(*kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	server := e.Config.Host
-	if at := len("https://"); len(server) > at && server[:at] == "https://" {
-		server = server[at:]
-	}
-	var open sync.WaitGroup
-	open.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			p.accepted.Add(1)
-			open.Go(func() { p.serve(t.Context(), conn, server) })
-		}
-	})
-	t.Cleanup(func() { _ = listener.Close() })
-	return p
-}
-
-func (p *countingProxy) serve(ctx context.Context, conn net.Conn, server string) {
-	defer func() { _ = conn.Close() }()
-	if p.isHung.Load() {
-		_, _ = io.Copy(io.Discard, conn) // Until the client has had enough.
-		return
-	}
-	next, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
-	if err != nil {
-		return
-	}
-	defer func() { _ = next.Close() }()
-	go func() {
-		_, _ = io.Copy(next, conn)
-		_ = next.Close()
-	}()
-	_, _ = io.Copy(conn, next)
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
-	"github.com/torpor-dev/torpor/internal/hibernation"
-	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/clusterjobs"
 )
 
 // byCluster is the field by which the cache finds the SyncSets of a ClusterDeployment.
@@ -83,45 +81,11 @@ func gateOrLabelsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)
 		after, isAfter := e.ObjectNew.(*hivev1.ClusterDeployment)
-		return isBefore && isAfter && (gateOf(before, time.Time{}) != gateOf(after, time.Time{}) || !maps.Equal(before.Labels, after.Labels))
+		return isBefore && isAfter && (readGate(before, time.Time{}) != readGate(after, time.Time{}) || !maps.Equal(before.Labels, after.Labels))
 	}}
 }
 
-// clusterGate is what a pass looks at of a ClusterDeployment, but for its labels.
-type clusterGate struct {
-	mayDial, isPaused, isDeleted bool
-	kubeconfigSecret             string
-	resume                       int64
-}
-
-func gateOf(cd *hivev1.ClusterDeployment, now time.Time) clusterGate {
-	if statusannotation.IsIn(cd) {
-		// Upstream's schema drops what says whether the cluster is stopped.
-		cd = cd.DeepCopy()
-		statusannotation.RestoreStatus(cd)
-	}
-	gate := clusterGate{mayDial: hibernation.MayDial(cd, now), isPaused: isPaused(cd), isDeleted: !cd.DeletionTimestamp.IsZero()}
-	if cd.Spec.ClusterMetadata != nil {
-		gate.kubeconfigSecret = cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
-	}
-	if resume := resumeOf(cd); resume != nil {
-		gate.resume = resume.Unix()
-	}
-	return gate
-}
-
-func resumeOf(cd *hivev1.ClusterDeployment) *metav1.Time {
-	if cd.Status.Hibernation == nil {
-		return nil
-	}
-	return cd.Status.Hibernation.ResumeStartedAt
-}
-
-func isPaused(cd *hivev1.ClusterDeployment) bool {
-	for _, annotation := range []string{hivev1.ReconcilePauseAnnotation, hivev1.SyncsetPauseAnnotation} {
-		if is, err := strconv.ParseBool(cd.Annotations[annotation]); err == nil && is {
-			return true
-		}
-	}
-	return false
+// readGate also knows the annotation that pauses sets alone.
+func readGate(cd *hivev1.ClusterDeployment, now time.Time) clusterjobs.Gate {
+	return clusterjobs.ReadGate(cd, now, hivev1.ReconcilePauseAnnotation, hivev1.SyncsetPauseAnnotation)
 }

@@ -16,7 +16,6 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
-	"github.com/torpor-dev/torpor/internal/statusannotation"
 	"github.com/torpor-dev/torpor/internal/syncset"
 )
 
@@ -42,10 +41,8 @@ func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.Cluste
 	} else if err != nil {
 		return nil, fmt.Errorf("read the ClusterDeployment: %w", err)
 	}
-	gate := gateOf(&cd, c.Clock.Now())
-	seen.MayDial, seen.IsPaused, seen.kubeconfigSecret = gate.mayDial, gate.isPaused, gate.kubeconfigSecret
-	statusannotation.RestoreStatus(&cd)
-	seen.Resume = resumeOf(&cd)
+	gate := readGate(&cd, c.Clock.Now())
+	seen.MayDial, seen.IsPaused, seen.kubeconfigSecret, seen.Resume = gate.MayDial, gate.IsPaused, gate.KubeconfigSecret, gate.Resume()
 	var err error
 	if seen.sets, seen.Excess, err = c.listSets(ctx, &cd); err != nil {
 		return nil, err
@@ -98,6 +95,6 @@ func (c Controller) mayDial(ctx context.Context, cluster types.NamespacedName) b
 	if err := c.client.Get(ctx, cluster, &cd); err != nil {
 		return false
 	}
-	gate := gateOf(&cd, c.Clock.Now())
-	return gate.mayDial && !gate.isPaused
+	gate := readGate(&cd, c.Clock.Now())
+	return gate.MayDial && !gate.IsPaused
 }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+// TargetProxy is the address of a target cluster. It counts connections, and may leave them without an answer.
+type TargetProxy struct {
+	// Kubeconfig lets in as an administrator of the cluster, through the proxy.
+	Kubeconfig []byte
+	Accepted   atomic.Int64
+	IsHung     atomic.Bool
+}
+
+// StartTargetProxy starts an address of a cluster, until the test ends.
+func StartTargetProxy(t testing.TB, target *Environment) *TargetProxy {
+	t.Helper()
+	p := &TargetProxy{}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := clientcmd.LoadFromFile(target.KubeconfigPath(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cluster := range kubeconfig.Clusters {
+		cluster.Server = "https://" + listener.Addr().String()
+	}
+	if p.Kubeconfig, err = clientcmd.Write(*kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	server := strings.TrimPrefix(target.Config.Host, "https://")
+	var open sync.WaitGroup
+	open.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			p.Accepted.Add(1)
+			open.Go(func() { p.serve(t.Context(), conn, server) })
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close() })
+	return p
+}
+
+func (p *TargetProxy) serve(ctx context.Context, conn net.Conn, server string) {
+	defer func() { _ = conn.Close() }()
+	if p.IsHung.Load() {
+		_, _ = io.Copy(io.Discard, conn) // Until the client has had enough.
+		return
+	}
+	next, err := (&net.Dialer{}).DialContext(ctx, "tcp", server)
+	if err != nil {
+		return
+	}
+	defer func() { _ = next.Close() }()
+	go func() {
+		_, _ = io.Copy(next, conn)
+		_ = next.Close()
+	}()
+	_, _ = io.Copy(conn, next)
+}
+
+// WakeCluster says what the hibernation controller says of a cluster that answers, after a resume that began then; nil after none.
+func (e *Environment) WakeCluster(t testing.TB, cd *hivev1.ClusterDeployment, resume *metav1.Time) {
+	t.Helper()
+	e.reportPower(t, cd, func(cd *hivev1.ClusterDeployment) {
+		if cd.Spec.PowerState = hivev1.PowerStateRunning; resume != nil {
+			cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: *resume, ResumeStartedAt: resume}
+		}
+		meta.SetStatusCondition(&cd.Status.Conditions, metav1.Condition{Type: hivev1.ClusterUnreachableCondition, Status: metav1.ConditionFalse, Reason: hivev1.ClusterReachableReason})
+	})
+}
+
+// PutClusterToSleep says what the hibernation controller says of a cluster that hibernates.
+func (e *Environment) PutClusterToSleep(t testing.TB, cd *hivev1.ClusterDeployment) {
+	t.Helper()
+	e.reportPower(t, cd, func(cd *hivev1.ClusterDeployment) {
+		cd.Spec.PowerState = hivev1.PowerStateHibernating
+		meta.SetStatusCondition(&cd.Status.Conditions, metav1.Condition{Type: hivev1.ClusterUnreachableCondition, Status: metav1.ConditionTrue, Reason: hivev1.ClusterAsleepReason})
+	})
+}
+
+func (e *Environment) reportPower(t testing.TB, cd *hivev1.ClusterDeployment, change func(*hivev1.ClusterDeployment)) {
+	t.Helper()
+	ExpectPatched(t, e, cd, change)
+	change(cd) // The patch of the spec has read the status of the hub.
+	if err := e.Client.Status().Update(t.Context(), cd); err != nil {
+		t.Fatal(err)
+	}
+}
