@@ -26,7 +26,7 @@ type importLaw struct {
 
 // importLaws returns every law. A package without a law fails the test: a new package gets its law first.
 func importLaws() []importLaw {
-	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), syncsetLaws(), slumberLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
+	return slices.Concat(publicLaws(), sharedLaws(), hibernationLaws(), targetLaws(), slumberLaws(), mysqlLaws(), cfLaws(), programLaws(), testToolLaws())
 }
 
 func publicNames() []string { return []string{"api/...", "actuator"} }
@@ -122,10 +122,18 @@ func hibernationLaws() []importLaw {
 	}
 }
 
-func syncsetLaws() []importLaw {
+// targetClients are what dials clusters.
+func targetClients() []string {
+	return []string{"internal/hibernation", "internal/hibernation/csr", "internal/hibernation/targetcluster", "internal/buildinfo", "internal/egress"}
+}
+
+func targetLaws() []importLaw {
 	return []importLaw{
+		controllerLaw("internal/clusterjobs").alsoReaching(targetClients()...),
 		pureLaw("internal/syncset"),
-		controllerLaw("internal/syncset/controller").alsoReaching("internal/syncset", "internal/hibernation", "internal/hibernation/csr", "internal/hibernation/targetcluster", "internal/buildinfo", "internal/egress"),
+		controllerLaw("internal/syncset/controller").alsoReaching(targetClients()...).alsoReaching("internal/clusterjobs", "internal/syncset"),
+		pureLaw("internal/machinepool"),
+		controllerLaw("internal/machinepool/controller").alsoReaching(targetClients()...).alsoReaching("internal/clusterjobs", "internal/machinepool"),
 	}
 }
 

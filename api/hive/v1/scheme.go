@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1 is the API hive.openshift.io/v1: ClusterDeployment, one cluster that can be hibernated, and the sets of objects that clusters
-// have.
+// Package v1 is the API hive.openshift.io/v1: ClusterDeployment, one cluster that can be hibernated, the sets of objects and the
+// pools of machines that clusters have.
 // Names, paths and columns follow upstream Hive, so that its manifests apply here; what Torpor does not
 // act on is kept untouched.
 //
@@ -35,9 +35,15 @@ func SelectorSyncSetKind() schema.GroupVersionKind {
 	return GroupVersion().WithKind("SelectorSyncSet")
 }
 
+// MachinePoolKind is the kind of a MachinePool.
+func MachinePoolKind() schema.GroupVersionKind {
+	return GroupVersion().WithKind("MachinePool")
+}
+
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &ClusterDeployment{}, &ClusterDeploymentList{}, &SyncSet{}, &SyncSetList{}, &SelectorSyncSet{}, &SelectorSyncSetList{})
+	s.AddKnownTypes(GroupVersion(), &ClusterDeployment{}, &ClusterDeploymentList{}, &SyncSet{}, &SyncSetList{}, &SelectorSyncSet{}, &SelectorSyncSetList{},
+		&MachinePool{}, &MachinePoolList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

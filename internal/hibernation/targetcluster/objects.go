@@ -161,6 +161,29 @@ func (c *ClusterClient) readServedResources(ctx context.Context, version schema.
 	return kinds, nil
 }
 
+// ListPage calls visit with each object of a kind in a namespace, in one request: a list of more than one page is an error. A kind that is not
+// served is ErrUnknownKind.
+func (c *ClusterClient) ListPage(ctx context.Context, resource schema.GroupVersionResource, namespace string, visit func(item []byte) error) error {
+	path := append(groupPath(resource.GroupVersion()), "namespaces", namespace, resource.Resource)
+	items := 0
+	next, err := c.readPage(ctx, strings.Join(path, "/"), "", func(item []byte) error {
+		if items++; items > pageSize {
+			return errTooManyItems
+		}
+		return visit(item)
+	})
+	switch {
+	case k8serrors.IsNotFound(err):
+		return ErrUnknownKind
+	case err != nil:
+		return err
+	case next != "":
+		return errTooManyItems
+	default:
+		return nil
+	}
+}
+
 // discardObject sends a request whose answer is an object that nobody reads.
 func (c *ClusterClient) discardObject(ctx context.Context, request *rest.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)

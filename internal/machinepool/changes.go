@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinepool
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+// Namespace is where OpenShift has its MachineSets and MachineAutoscalers.
+const Namespace = "openshift-machine-api"
+
+// Names of the APIs of a cluster.
+const (
+	MachineSetKind     = "MachineSet"
+	MachineSetVersion  = "machine.openshift.io/v1beta1"
+	MachineSetResource = "machinesets"
+	AutoscalerKind     = "MachineAutoscaler"
+	AutoscalerVersion  = "autoscaling.openshift.io/v1beta1"
+	AutoscalerResource = "machineautoscalers"
+)
+
+const (
+	// defaultReplicas is upstream's.
+	defaultReplicas = 1
+	// platformsWithoutFloor are those whose autoscaler can start from a MachineSet without a machine.
+	platformsWithoutFloor = "aws azure gcp openstack"
+)
+
+// Change is one object of a cluster that is made to be as a pool says.
+type Change struct {
+	Name string
+	// Manifest is for server-side apply.
+	Manifest []byte
+	// Differences are what is going to be different, for people; none if nothing that can be seen from here is.
+	Differences []string
+}
+
+// Changes are what makes a cluster be as a pool says, in this order: what scales MachineSets goes before their number is set, and comes
+// after it.
+type Changes struct {
+	// DeleteAutoscalers are names of MachineAutoscalers.
+	DeleteAutoscalers []string
+	// MachineSets are all those of the pool: what server-side apply takes away cannot be seen from here.
+	MachineSets []Change
+	Autoscalers []Change
+	// Before and After are the MachineSets as they are and as they will be, in the order of MachineSets.
+	Before, After []hivev1.MachineSetStatus
+}
+
+// PlanChanges spreads a pool over its MachineSets. hasAutoscalers says that the cluster serves MachineAutoscalers.
+func PlanChanges(job *Job, sets []MachineSet, autoscalers []Autoscaler, hasAutoscalers bool) (Changes, *Refusal) {
+	sets = slices.DeleteFunc(slices.Clone(sets), func(set MachineSet) bool { return set.IsDeleting || !job.MayOwn(&set) })
+	slices.SortFunc(sets, func(a, b MachineSet) int { return cmp.Compare(a.Name, b.Name) })
+	var changes Changes
+	if refusal := refuse(job, len(sets), hasAutoscalers); refusal != nil {
+		return changes, refusal
+	}
+	for i := range sets {
+		set, limits := &sets[i], job.limitsOf(i, len(sets))
+		replicas := limits.minimum
+		if set.Replicas != nil {
+			replicas = min(max(*set.Replicas, limits.minimum), limits.maximum)
+		}
+		changes.MachineSets = append(changes.MachineSets, changeMachineSet(job, set, replicas))
+		before, after := set.status(limits), set.status(limits)
+		after.Replicas = replicas
+		changes.Before, changes.After = append(changes.Before, before), append(changes.After, after)
+	}
+	changes.planAutoscalers(job, autoscalers)
+	return changes, nil
+}
+
+func refuse(job *Job, found int, hasAutoscalers bool) *Refusal {
+	name, scaling := job.Spec.Name, job.Spec.Autoscaling
+	switch {
+	case found == 0:
+		return &Refusal{hivev1.NoMachineSetsReason, fmt.Sprintf("Expected MachineSets in %s with the label %s: %s, or named %s-%s-ZONE, found none; "+
+			"make one: Torpor changes MachineSets, and makes none", Namespace, hivev1.MachinePoolNameLabel, name, job.InfraID, name)}
+	case found > MaxMachineSets:
+		return &Refusal{hivev1.TooManyMachineSetsReason, fmt.Sprintf("Expected at most %d MachineSets of one pool, found %d; make several pools of them", MaxMachineSets, found)}
+	case scaling == nil:
+		return nil
+	case !hasAutoscalers:
+		return &Refusal{hivev1.NoMachineAPIReason, "Expected the cluster to serve MachineAutoscalers, found that it does not; use spec.replicas"}
+	case int(scaling.MinReplicas) < found && !allowsEmptySets(job.Spec.Platform.Raw):
+		return &Refusal{hivev1.MinReplicasTooSmallReason, fmt.Sprintf("Expected spec.autoscaling.minReplicas to be at least %d, one for each MachineSet, found %d", found, scaling.MinReplicas)}
+	default:
+		return nil
+	}
+}
+
+// allowsEmptySets reports whether a pool is on one of these platforms.
+func allowsEmptySets(platform []byte) bool {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(platform, &fields) != nil {
+		return false
+	}
+	return slices.ContainsFunc(strings.Fields(platformsWithoutFloor), func(name string) bool { return fields[name] != nil })
+}
+
+// replicaLimits bound what one MachineSet is to have.
+type replicaLimits struct{ minimum, maximum int32 }
+
+// limitsOf gives each MachineSet its share, and one of what is left over to the first ones, as Hive does.
+func (j *Job) limitsOf(index, count int) replicaLimits {
+	share := func(total int64) int32 {
+		part := total / int64(count)
+		if int64(index) < total%int64(count) {
+			part++
+		}
+		return int32(min(part, maxReplicas)) //nolint:gosec // it is bounded
+	}
+	if scaling := j.Spec.Autoscaling; scaling != nil {
+		least := share(int64(scaling.MinReplicas))
+		return replicaLimits{least, max(share(int64(scaling.MaxReplicas)), least)}
+	}
+	exact := int64(defaultReplicas)
+	if j.Spec.Replicas != nil {
+		exact = *j.Spec.Replicas
+	}
+	return replicaLimits{share(exact), share(exact)}
+}
+
+func (s *MachineSet) status(limits replicaLimits) hivev1.MachineSetStatus {
+	status := hivev1.MachineSetStatus{Name: s.Name, ReadyReplicas: s.ReadyReplicas, MinReplicas: limits.minimum, MaxReplicas: limits.maximum}
+	if s.Replicas != nil {
+		status.Replicas = *s.Replicas
+	}
+	if s.ErrorReason != "" || s.ErrorMessage != "" {
+		status.ErrorReason, status.ErrorMessage = new(s.ErrorReason), new(s.ErrorMessage)
+	}
+	return status
+}
+
+// changeMachineSet names the version that was looked at: a MachineSet that was changed or replaced since is refused as a conflict, and one that
+// is gone is not made. What the pool no longer names goes by itself, because the field manager owned it.
+func changeMachineSet(job *Job, set *MachineSet, replicas int32) Change {
+	change := Change{Name: set.Name}
+	if set.Replicas == nil || *set.Replicas != replicas {
+		before := "none"
+		if set.Replicas != nil {
+			before = fmt.Sprint(*set.Replicas)
+		}
+		change.Differences = append(change.Differences, fmt.Sprintf("replicas from %s to %d", before, replicas))
+	}
+	template := map[string]any{}
+	if labels := job.Spec.Labels; len(labels) > 0 {
+		template["metadata"] = map[string]any{"labels": labels}
+		for key, value := range labels {
+			if found, isThere := set.NodeLabels[key]; !isThere || found != value {
+				change.Differences = append(change.Differences, "labels")
+				break
+			}
+		}
+	}
+	if taints := mergeTaints(job.Spec.Taints); len(taints) > 0 {
+		template["taints"] = taints
+		if !slices.EqualFunc(taints, set.Taints, func(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value }) {
+			change.Differences = append(change.Differences, "taints")
+		}
+	}
+	change.Manifest = encode(map[string]any{
+		"apiVersion": MachineSetVersion, "kind": MachineSetKind,
+		"metadata": map[string]any{
+			"name": set.Name, "namespace": Namespace, "uid": set.UID, "resourceVersion": set.ResourceVersion,
+			"labels": map[string]string{hivev1.MachinePoolNameLabel: job.Spec.Name},
+		},
+		"spec": map[string]any{"replicas": replicas, "template": map[string]any{"spec": template}},
+	})
+	return change
+}
+
+// mergeTaints keeps the first of those with one key and effect, as upstream says it does.
+func mergeTaints(all []corev1.Taint) []corev1.Taint {
+	var merged []corev1.Taint
+	for _, taint := range all {
+		if !slices.ContainsFunc(merged, func(other corev1.Taint) bool { return other.MatchTaint(&taint) }) {
+			merged = append(merged, taint)
+		}
+	}
+	return merged
+}
+
+// planAutoscalers gives each MachineSet that may have a machine one MachineAutoscaler, and none to those of a fixed number: it would
+// change the number again and again.
+func (c *Changes) planAutoscalers(job *Job, found []Autoscaler) {
+	found = slices.Clone(found)
+	slices.SortFunc(found, func(a, b Autoscaler) int { return cmp.Compare(a.Name, b.Name) })
+	wanted := map[string]hivev1.MachineSetStatus{}
+	for _, set := range c.After {
+		wanted[set.Name] = set
+	}
+	kept := map[string]Autoscaler{}
+	for _, autoscaler := range found {
+		set, isOurs := wanted[autoscaler.Target]
+		_, isTaken := kept[autoscaler.Target]
+		switch {
+		case !isOurs && autoscaler.Labels[hivev1.MachinePoolNameLabel] != job.Spec.Name:
+		case isOurs && !isTaken && job.Spec.Autoscaling != nil && set.MaxReplicas > 0:
+			kept[autoscaler.Target] = autoscaler
+		default:
+			c.DeleteAutoscalers = append(c.DeleteAutoscalers, autoscaler.Name)
+		}
+	}
+	if job.Spec.Autoscaling == nil {
+		return
+	}
+	for _, set := range c.After {
+		if set.MaxReplicas > 0 {
+			c.Autoscalers = append(c.Autoscalers, changeAutoscaler(job, set, kept[set.Name]))
+		}
+	}
+}
+
+// changeAutoscaler changes the one that is there; one without a name is made.
+func changeAutoscaler(job *Job, set hivev1.MachineSetStatus, found Autoscaler) Change {
+	change := Change{Name: cmp.Or(found.Name, set.Name)}
+	if found.Name == "" || found.Min != set.MinReplicas || found.Max != set.MaxReplicas {
+		change.Differences = []string{fmt.Sprintf("autoscaling from %d to %d", set.MinReplicas, set.MaxReplicas)}
+	}
+	change.Manifest = encode(map[string]any{
+		"apiVersion": AutoscalerVersion, "kind": AutoscalerKind,
+		"metadata": map[string]any{"name": change.Name, "namespace": Namespace, "labels": map[string]string{hivev1.MachinePoolNameLabel: job.Spec.Name}},
+		"spec": map[string]any{
+			"minReplicas": set.MinReplicas, "maxReplicas": set.MaxReplicas,
+			"scaleTargetRef": map[string]any{"apiVersion": MachineSetVersion, "kind": MachineSetKind, "name": set.Name},
+		},
+	})
+	return change
+}
+
+// encode takes values of JSON, of which none fails.
+func encode(manifest map[string]any) []byte {
+	text, err := json.Marshal(manifest)
+	if err != nil {
+		return nil
+	}
+	return text
+}

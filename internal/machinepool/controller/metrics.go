@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/machinepool"
+)
+
+const scrapeTimeout = 5 * time.Second
+
+// Metrics shows of every MachinePool straight from the cache how far it is, so that it is right after a restart and gone with the object,
+// and counts what was done at clusters. One lives as long as the process; register it once.
+type Metrics struct {
+	reader   atomic.Pointer[client.Reader]
+	progress *prometheus.Desc
+	jobs     *prometheus.CounterVec
+	duration prometheus.Histogram
+}
+
+// NewMetrics makes the metrics of this feature.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		progress: prometheus.NewDesc("torpor_machine_pool",
+			"1 for the reason of the condition Synced of a MachinePool.", []string{"namespace", "name", "reason"}, nil),
+		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "torpor_machine_pool_jobs_total", Help: "Connections to clusters for MachinePools, by result: changed, unchanged, refused, cut short or no answer.",
+		}, []string{"result"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "torpor_machine_pool_job_seconds", Help: "How long a connection to a cluster for a MachinePool took.",
+			Buckets: []float64{0.1, 0.3, 1, 3, 10, 30, 60, 300, 600},
+		}),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.progress
+	m.jobs.Describe(ch)
+	m.duration.Describe(ch)
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	m.jobs.Collect(ch)
+	m.duration.Collect(ch)
+	reader := m.reader.Load()
+	if reader == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	var list hivev1.MachinePoolList
+	if err := (*reader).List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return
+	}
+	for i := range list.Items {
+		pool := &list.Items[i]
+		if synced := meta.FindStatusCondition(pool.Status.Conditions, hivev1.MachinePoolSyncedCondition); synced != nil {
+			ch <- prometheus.MustNewConstMetric(m.progress, prometheus.GaugeValue, 1, pool.Namespace, pool.Name, synced.Reason)
+		}
+	}
+}
+
+func (m *Metrics) useReader(r client.Reader) { m.reader.Store(&r) }
+
+// countJob counts what became of a job.
+func (m *Metrics) countJob(answer *machinepool.Answer, took time.Duration) {
+	result := "unchanged"
+	switch {
+	case answer.NoAnswer != "":
+		result = "no answer"
+	case answer.Refusal != nil:
+		result = "refused"
+	case !answer.IsComplete:
+		result = "cut short"
+	case len(answer.Changes) > 0:
+		result = "changed"
+	}
+	m.jobs.WithLabelValues(result).Inc()
+	m.duration.Observe(took.Seconds())
+}

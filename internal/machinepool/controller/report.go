@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"time"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/machinepool"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+)
+
+// nextJobDelay is when a job is handed in that had to wait until the answer of the one before was written down.
+const nextJobDelay = time.Millisecond
+
+// report writes what is known of the pool into the status.
+func (c Controller) report(pool *hivev1.MachinePool, seen *poolObservation, plan machinepool.Plan, _ *reconcile.RefusedError) reconcile.FollowUp {
+	conditions := pool.Status.Conditions
+	pool.Status = plan.Status
+	pool.Status.Conditions = conditions
+	reconcile.SetConditions(&pool.Status.Conditions, map[string]decision.Condition{
+		hivev1.MachinePoolSyncedCondition:        plan.Synced,
+		hivev1.NotEnoughReplicasCondition:        plan.NotEnough,
+		hivev1.UnsupportedConfigurationCondition: plan.Unsupported,
+	}, pool.Generation, c.Clock)
+	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter, Events: plan.Events}
+	switch {
+	case seen.Answer != nil:
+		answer := seen.Answer
+		out.AfterSave = func() { c.runner.Reported(seen.pool, answer) }
+		if plan.Job != nil {
+			out.RequeueAfter = nextJobDelay
+		}
+	case plan.Job != nil:
+		out.IsTransient = true // The answer comes soon, and says more.
+	}
+	return out
+}

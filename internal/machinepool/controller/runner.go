@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/clusterjobs"
+	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
+	"github.com/torpor-dev/torpor/internal/machinepool"
+)
+
+// poolRunner looks at clusters and changes their MachineSets beside the passes, which never wait for a cluster.
+type poolRunner struct {
+	clusterjobs.Connector
+	*clusterjobs.Runner[poolJob, machinepool.Answer, machinepool.Attempt]
+	clock   clock.PassiveClock
+	metrics *Metrics
+}
+
+// poolJob is a job with what is needed to do it.
+type poolJob struct {
+	machinepool.Job
+	Cluster types.NamespacedName
+	// KubeconfigSecret is in the namespace of the cluster.
+	KubeconfigSecret string
+}
+
+// refusal is what is wrong with the pool at a cluster that answers.
+type refusal struct {
+	machinepool.Refusal
+	cause error
+}
+
+// Error implements error.
+func (r *refusal) Error() string { return r.Message }
+
+// Unwrap implements the interface of errors.Is and errors.As.
+func (r *refusal) Unwrap() error { return r.cause }
+
+func refuse(reason, message string, cause error) error {
+	return &refusal{machinepool.Refusal{Reason: reason, Message: message}, cause}
+}
+
+func newPoolRunner(connector clusterjobs.Connector, now clock.PassiveClock, metrics *Metrics) *poolRunner {
+	r := &poolRunner{Connector: connector, clock: now, metrics: metrics}
+	r.Runner = clusterjobs.NewRunner(r.do, machinepool.NoteAnswer)
+	return r
+}
+
+// do does a job, and counts it.
+func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer, clusterjobs.Outcome) {
+	begun := r.clock.Now()
+	answer := r.run(ctx, job)
+	r.metrics.countJob(answer, answer.At.Sub(begun))
+	return answer, clusterjobs.Outcome{At: answer.At, HasFailed: answer.NoAnswer != "" || answer.Refusal != nil, IsSilent: answer.NoAnswer != ""}
+}
+
+// run ends with the first request that gets no answer or is refused, and when the cluster may not be dialled any more.
+func (r *poolRunner) run(ctx context.Context, job *poolJob) *machinepool.Answer {
+	answer := &machinepool.Answer{Job: job.Job}
+	err := r.lookAndApply(ctx, job, answer)
+	answer.At = r.clock.Now()
+	refused, isRefused := errors.AsType[*refusal](err)
+	switch {
+	case err == nil:
+		answer.IsComplete = true
+	case isRefused:
+		answer.Refusal = &refused.Refusal
+	case errors.Is(err, clusterjobs.ErrGateClosed):
+	case errors.Is(err, machinepool.ErrMalformed):
+		answer.Refusal = &machinepool.Refusal{Reason: hivev1.MachinePoolRefusedReason, Message: "The cluster lists something else than MachineSets: " + machinepool.ErrMalformed.Error()}
+	default:
+		answer.NoAnswer = targetcluster.DescribeError(err)
+	}
+	return answer
+}
+
+// poolConnection is what one job reads and writes through.
+type poolConnection struct {
+	runner *poolRunner
+	job    *poolJob
+	client *targetcluster.ClusterClient
+	writer *targetcluster.ObjectWriter
+	answer *machinepool.Answer
+}
+
+func (r *poolRunner) lookAndApply(ctx context.Context, job *poolJob, answer *machinepool.Answer) error {
+	if !r.MayDial(ctx, job.Cluster) {
+		return clusterjobs.ErrGateClosed
+	}
+	client, err := r.Connect(ctx, job.Cluster, job.KubeconfigSecret)
+	if err != nil {
+		return err //nolint:wrapcheck // it says what is wrong with the kubeconfig
+	}
+	defer client.Close()
+	c := &poolConnection{runner: r, job: job, client: client, writer: client.NewObjectWriter(Name), answer: answer}
+	sets, autoscalers, hasAutoscalers, err := c.list(ctx)
+	if err != nil {
+		return err
+	}
+	changes, refused := machinepool.PlanChanges(&job.Job, sets, autoscalers, hasAutoscalers)
+	if refused != nil {
+		return &refusal{*refused, nil}
+	}
+	answer.MachineSets = changes.Before
+	return c.apply(ctx, &changes)
+}
+
+// list keeps only what may be the pool's.
+func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSet, autoscalers []machinepool.Autoscaler, hasAutoscalers bool, err error) {
+	err = c.listPage(ctx, machinepool.MachineSetVersion, machinepool.MachineSetResource, func(item []byte) error {
+		set, err := machinepool.DecodeMachineSet(item)
+		if err == nil && c.job.MayOwn(&set) {
+			sets = append(sets, set)
+		}
+		return err //nolint:wrapcheck // it is told by its type
+	})
+	if errors.Is(err, targetcluster.ErrUnknownKind) {
+		return nil, nil, false, refuse(hivev1.NoMachineAPIReason, "Expected the cluster to serve MachineSets of OpenShift, found that it does not", err)
+	}
+	if err != nil {
+		return nil, nil, false, err
+	}
+	err = c.listPage(ctx, machinepool.AutoscalerVersion, machinepool.AutoscalerResource, func(item []byte) error {
+		autoscaler, err := machinepool.DecodeAutoscaler(item)
+		autoscalers = append(autoscalers, autoscaler)
+		return err //nolint:wrapcheck // it is told by its type
+	})
+	if errors.Is(err, targetcluster.ErrUnknownKind) {
+		return sets, nil, false, nil
+	}
+	return sets, autoscalers, true, err
+}
+
+func (c *poolConnection) listPage(ctx context.Context, version, resource string, visit func([]byte) error) error {
+	return c.send(ctx, "list "+resource, func() error {
+		return c.client.ListPage(ctx, parseVersion(version).WithResource(resource), machinepool.Namespace, visit)
+	})
+}
+
+// apply notes what it has changed as it goes, because the next request may find that the cluster is gone.
+func (c *poolConnection) apply(ctx context.Context, changes *machinepool.Changes) error {
+	for _, name := range changes.DeleteAutoscalers {
+		object := nameObject(machinepool.AutoscalerVersion, machinepool.AutoscalerKind, name)
+		if err := c.send(ctx, "delete MachineAutoscaler "+name, func() error { return c.writer.Delete(ctx, object) }); err != nil {
+			return err
+		}
+		c.answer.Changes = append(c.answer.Changes, "MachineAutoscaler "+name+": deleted")
+	}
+	for i, change := range changes.MachineSets {
+		if err := c.applyChange(ctx, machinepool.MachineSetVersion, machinepool.MachineSetKind, change); err != nil {
+			return err
+		}
+		c.answer.MachineSets[i] = changes.After[i]
+	}
+	for _, change := range changes.Autoscalers {
+		if err := c.applyChange(ctx, machinepool.AutoscalerVersion, machinepool.AutoscalerKind, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *poolConnection) applyChange(ctx context.Context, version, kind string, change machinepool.Change) error {
+	object := nameObject(version, kind, change.Name)
+	err := c.send(ctx, "apply "+kind+" "+change.Name, func() error { return c.writer.Apply(ctx, object, change.Manifest) })
+	if err == nil && len(change.Differences) > 0 {
+		c.answer.Changes = append(c.answer.Changes, fmt.Sprintf("%s %s: %s", kind, change.Name, strings.Join(change.Differences, ", ")))
+	}
+	return err
+}
+
+// send asks the gate before each request, and says what a refusal is about.
+func (c *poolConnection) send(ctx context.Context, what string, request func() error) error {
+	err := c.runner.Send(ctx, c.job.Cluster, request)
+	if err == nil {
+		return nil
+	}
+	if why, isRefusal := targetcluster.DescribeRefusal(err, true); isRefusal {
+		return refuse(hivev1.MachinePoolRefusedReason, fmt.Sprintf("The cluster refuses to %s: %s", what, why), err)
+	}
+	return err //nolint:wrapcheck // it is described by its type
+}
+
+func nameObject(version, kind, name string) targetcluster.ObjectName {
+	return targetcluster.ObjectName{
+		GroupVersionKind: parseVersion(version).WithKind(kind), NamespacedName: types.NamespacedName{Namespace: machinepool.Namespace, Name: name},
+	}
+}
+
+func parseVersion(version string) schema.GroupVersion {
+	group, name, _ := strings.Cut(version, "/")
+	return schema.GroupVersion{Group: group, Version: name}
+}

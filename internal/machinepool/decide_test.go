@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinepool
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+var (
+	now     = time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	justNow = metav1.NewTime(now.Add(-time.Minute))
+	resume  = metav1.NewTime(now.Add(-time.Second))
+)
+
+// observed is a pool of a cluster that answers, which a job has made to be as the pool says a minute ago.
+func observed(changes ...func(*Observed)) Observed {
+	o := Observed{
+		Now: now, UID: "uid", Name: "pool", Generation: 1, HasCluster: true, MayDial: true, InfraID: "infra",
+		Status: hivev1.MachinePoolStatus{ObservedGeneration: 1, LastSyncTime: &justNow},
+	}
+	o.Spec.Name, o.Spec.ClusterDeploymentRef.Name = "worker", "cluster"
+	for _, change := range changes {
+		change(&o)
+	}
+	return o
+}
+
+func changed(o *Observed)   { o.Generation = 2 }
+func asleep(o *Observed)    { o.MayDial = false }
+func resumed(o *Observed)   { o.Resume = &resume }
+func longAfter(o *Observed) { o.Now = now.Add(time.Hour) }
+func paused(o *Observed)    { o.IsPaused = true }
+func starting(o *Observed) {
+	o.Status.MachineSets = []hivev1.MachineSetStatus{{Replicas: 2, ReadyReplicas: 1}}
+}
+func tenMinutes(o *Observed) { o.Now = now.Add(10 * time.Minute) }
+
+// failing has had an attempt at what is wanted now, which is worth another one later.
+func failing(refused *Refusal, noAnswer string) func(*Observed) {
+	return func(o *Observed) {
+		o.Attempt = Attempt{Fingerprint: (&situation{Observed: *o}).readFingerprint(), RetryAt: o.Now.Add(time.Minute), Refusal: refused, NoAnswer: noAnswer}
+	}
+}
+
+func TestDecide(t *testing.T) {
+	const (
+		rest, deleting, missing, senseless = "the cluster is as the pool says", "the pool is being deleted", "there is no cluster", "the pool makes no sense"
+		pause, wait, retry, apply          = "paused", "the cluster is not to be dialled", "the next attempt has to wait", "look and apply"
+	)
+	refused := &Refusal{hivev1.MachinePoolRefusedReason, "no"}
+	type decided struct {
+		rule, synced, unsupported, notEnough string
+		job                                  bool
+	}
+	const fine, enough = "False ConfigurationSupported", "False EnoughReplicas"
+	for name, row := range map[string]struct {
+		seen Observed
+		want decided
+	}{
+		"a cluster that is as the pool says is left alone":         {observed(), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a pool that has changed is applied":                       {observed(changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"a new pool is applied":                                    {observed(func(o *Observed) { o.Status = hivev1.MachinePoolStatus{} }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"after half an hour the cluster is looked at again":        {observed(longAfter), decided{apply, "False Applying", fine, enough, true}},
+		"sooner while machines start":                              {observed(tenMinutes, starting), decided{apply, "False Applying", fine, enough, true}},
+		"but not without such machines":                            {observed(tenMinutes), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a cluster that sleeps for long stays as it was":           {observed(longAfter, asleep), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a pool that changes while its cluster sleeps waits":       {observed(changed, asleep), decided{wait, "False WaitingForCluster", "Unknown WaitingForCluster", "Unknown WaitingForCluster", false}},
+		"a cluster that is back is looked at":                      {observed(resumed), decided{apply, "False Applying", fine, enough, true}},
+		"one that was looked at since is not":                      {observed(resumed, func(o *Observed) { o.Status.SyncedResume = &resume }), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a cluster that resumes and does not answer yet waits":     {observed(resumed, asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
+		"a paused one waits":                                       {observed(changed, paused), decided{pause, "False Paused", "Unknown Paused", "Unknown Paused", false}},
+		"a paused one that has not changed stays as it was":        {observed(longAfter, paused), decided{rest, "True MachineSetsAsWished", fine, enough, false}},
+		"a pool that is being deleted changes nothing":             {observed(changed, func(o *Observed) { o.IsDeleting = true }), decided{deleting, "False Deleting", "Unknown Deleting", "Unknown Deleting", false}},
+		"one without a ClusterDeployment waits for it":             {observed(func(o *Observed) { o.HasCluster, o.MayDial = false, false }), decided{missing, "False ClusterDeploymentMissing", fine, enough, false}},
+		"the younger of two pools of one name does nothing":        {observed(changed, func(o *Observed) { o.Namesake = "older" }), decided{senseless, "False AmbiguousPool", "True AmbiguousPool", enough, false}},
+		"a number and autoscaling contradict each other":           {observed(changed, func(o *Observed) { o.Spec.Replicas = new(int64(1)); withAutoscaling(1, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"limits the wrong way round make no sense":                 {observed(func(o *Observed) { withAutoscaling(3, 2, "")(&o.Spec) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"fewer machines than none make no sense":                   {observed(func(o *Observed) { o.Spec.Replicas = new(int64(-1)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"more than anybody has make none either":                   {observed(func(o *Observed) { o.Spec.Replicas = new(int64(5001)) }), decided{senseless, "False InvalidReplicas", "True InvalidReplicas", enough, false}},
+		"what was refused waits":                                   {observed(changed, failing(refused, "")), decided{retry, "False Refused", fine, enough, false}},
+		"a cluster without an answer waits":                        {observed(changed, failing(nil, "no answer in time")), decided{retry, "False NoAnswer", "Unknown NoAnswer", "Unknown NoAnswer", false}},
+		"a pool without MachineSets is told":                       {observed(changed, failing(&Refusal{hivev1.NoMachineSetsReason, ""}, "")), decided{retry, "False NoMachineSets", "True NoMachineSets", enough, false}},
+		"too few replicas are told as Hive does":                   {observed(changed, failing(&Refusal{hivev1.MinReplicasTooSmallReason, ""}, "")), decided{retry, "False MinReplicasTooSmall", fine, "True MinReplicasTooSmall", false}},
+		"a look that is refused later is told too":                 {observed(longAfter, failing(&Refusal{hivev1.NoMachineAPIReason, ""}, "")), decided{retry, "False NoMachineAPI", "True NoMachineAPI", enough, false}},
+		"a pool that changes after a failure is applied at once":   {observed(failing(refused, ""), changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"a resume after a failure, too":                            {observed(changed, failing(refused, ""), resumed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"another pool of the cluster after a failure, too":         {observed(changed, failing(refused, ""), func(o *Observed) { o.OtherPools = []string{"gpu"} }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"what was refused waits for a cluster that sleeps instead": {observed(changed, failing(refused, ""), asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := Decide(row.seen)
+			got := decided{
+				plan.Rule, string(plan.Synced.Status) + " " + plan.Synced.Reason, string(plan.Unsupported.Status) + " " + plan.Unsupported.Reason,
+				string(plan.NotEnough.Status) + " " + plan.NotEnough.Reason, plan.Job != nil,
+			}
+			if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(decided{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			mustReturn := (plan.Rule == rest || plan.Rule == retry) && row.seen.MayDial && !row.seen.IsPaused
+			if mustReturn != (plan.RequeueAfter > 0) {
+				t.Errorf("expected another look: %t, found one after %s", mustReturn, plan.RequeueAfter)
+			}
+		})
+	}
+}
+
+func TestAnswersAreWrittenDownAndTold(t *testing.T) {
+	sets := []hivev1.MachineSetStatus{{Name: "a", Replicas: 2}, {Name: "b", Replicas: 1}}
+	failure := &Refusal{hivev1.MachinePoolRefusedReason, "no"}
+	answered := func(answer Answer, before *Refusal) Observed {
+		return observed(changed, resumed, func(o *Observed) {
+			answer.Job, answer.At = Job{Generation: 2, Resume: &resume, Fingerprint: (&situation{Observed: *o}).readFingerprint()}, now
+			o.Answer, o.Attempt = &answer, NoteAnswer(Attempt{Refusal: before}, &answer, time.Time{})
+			if answer.Refusal != nil || answer.NoAnswer != "" {
+				o.Attempt.RetryAt = now.Add(time.Minute)
+			}
+		})
+	}
+	for name, row := range map[string]struct {
+		seen       Observed
+		replicas   int32
+		generation int64
+		events     []string
+	}{
+		"a success":                     {answered(Answer{MachineSets: sets, Changes: []string{"MachineSet a: labels"}, IsComplete: true}, nil), 3, 2, []string{"MachineSetsChanged MachineSet a: labels", "MachinePoolCaughtUp"}},
+		"a success after a failure":     {answered(Answer{MachineSets: sets, IsComplete: true}, failure), 3, 2, []string{"MachinePoolRecovered", "MachinePoolCaughtUp"}},
+		"a failure":                     {answered(Answer{MachineSets: sets, Refusal: failure}, nil), 3, 1, []string{"MachinePoolFailed no"}},
+		"the same failure again":        {answered(Answer{MachineSets: sets, Refusal: &Refusal{failure.Reason, "no"}}, failure), 3, 1, nil},
+		"another failure":               {answered(Answer{Refusal: failure}, &Refusal{failure.Reason, "never"}), 0, 1, []string{"MachinePoolFailed no"}},
+		"no answer after a failure":     {answered(Answer{NoAnswer: "late"}, failure), 0, 1, nil},
+		"one that was cut short":        {answered(Answer{Changes: []string{"MachineSet a: labels"}}, nil), 0, 1, []string{"MachineSetsChanged"}},
+		"changes without end are named": {answered(Answer{Changes: strings.Split("1 2 3 4 5 6 7", " ")}, nil), 0, 1, []string{"MachineSetsChanged 1; 2; 3; 4; 5; and 2 more"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := Decide(row.seen)
+			if plan.Status.Replicas != row.replicas || plan.Status.ObservedGeneration != row.generation || (row.generation == 2) != plan.Status.SyncedResume.Equal(&resume) {
+				t.Errorf("expected %d replicas of the generation %d, found %+v", row.replicas, row.generation, plan.Status)
+			}
+			if len(plan.Events) != len(row.events) {
+				t.Fatalf("expected %q, found %+v", row.events, plan.Events)
+			}
+			for i, want := range row.events {
+				if found := plan.Events[i].Reason + " " + plan.Events[i].Note; !strings.HasPrefix(found, want) {
+					t.Errorf("expected %q, found %q", want, found)
+				}
+			}
+		})
+	}
+}

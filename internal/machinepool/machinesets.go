@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinepool
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+const (
+	// MaxMachineSets is how many MachineSets one pool has at most: they are all in its status.
+	MaxMachineSets = 100
+	// maxReplicas is that of the schema: more nodes than Kubernetes supports.
+	maxReplicas = 5000
+	// maxPartBytes bounds labels and taints of a cluster. Short elements such as {} grow most when they are decoded.
+	maxPartBytes = 64 << 10
+	// maxReasonBytes and maxMessageBytes are those of the schema.
+	maxReasonBytes, maxMessageBytes = 256, 1024
+)
+
+// ErrMalformed means that a cluster lists something that is no MachineSet, or no MachineAutoscaler.
+var ErrMalformed = errors.New("expected MachineSets and MachineAutoscalers, found something else or far too large")
+
+// MachineSet is what matters of a MachineSet of a cluster.
+type MachineSet struct {
+	Name, UID, ResourceVersion string
+	Labels                     map[string]string
+	IsDeleting                 bool
+	// Replicas is nil where nobody has said how many there are.
+	Replicas      *int32
+	ReadyReplicas int32
+	// NodeLabels and Taints are those that its nodes come with.
+	NodeLabels map[string]string
+	Taints     []corev1.Taint
+	// Zone and Location are where its machines are, as some clouds name it; empty if that is not known.
+	Zone, Location            string
+	ErrorReason, ErrorMessage string
+}
+
+// Autoscaler is what matters of a MachineAutoscaler of a cluster.
+type Autoscaler struct {
+	Name   string
+	Labels map[string]string
+	// Target is the MachineSet that it scales.
+	Target   string
+	Min, Max int32
+}
+
+// rawMetadata is what is read of an object's metadata.
+type rawMetadata struct {
+	Name              string          `json:"name"`
+	UID               string          `json:"uid"`
+	ResourceVersion   string          `json:"resourceVersion"`
+	DeletionTimestamp *string         `json:"deletionTimestamp"`
+	Labels            json.RawMessage `json:"labels"`
+}
+
+// DecodeMachineSet reads what matters of a MachineSet.
+func DecodeMachineSet(item []byte) (MachineSet, error) {
+	var raw struct {
+		Metadata rawMetadata `json:"metadata"`
+		Spec     struct {
+			Replicas *int32 `json:"replicas"`
+			Template struct {
+				Spec struct {
+					Metadata struct {
+						Labels json.RawMessage `json:"labels"`
+					} `json:"metadata"`
+					Taints       json.RawMessage `json:"taints"`
+					ProviderSpec struct {
+						Value json.RawMessage `json:"value"`
+					} `json:"providerSpec"`
+				} `json:"spec"`
+			} `json:"template"`
+		} `json:"spec"`
+		Status struct {
+			ReadyReplicas int32  `json:"readyReplicas"`
+			ErrorReason   string `json:"errorReason"`
+			ErrorMessage  string `json:"errorMessage"`
+		} `json:"status"`
+	}
+	if json.Unmarshal(item, &raw) != nil || !isName(raw.Metadata.Name) {
+		return MachineSet{}, ErrMalformed
+	}
+	set := MachineSet{
+		Name: raw.Metadata.Name, UID: raw.Metadata.UID, ResourceVersion: raw.Metadata.ResourceVersion, IsDeleting: raw.Metadata.DeletionTimestamp != nil,
+		Replicas: raw.Spec.Replicas, ReadyReplicas: raw.Status.ReadyReplicas,
+		ErrorReason: cutText(raw.Status.ErrorReason, maxReasonBytes), ErrorMessage: cutText(raw.Status.ErrorMessage, maxMessageBytes),
+	}
+	set.Zone, set.Location = decodePlace(raw.Spec.Template.Spec.ProviderSpec.Value)
+	err := errors.Join(
+		decodePart(raw.Metadata.Labels, &set.Labels), decodePart(raw.Spec.Template.Spec.Metadata.Labels, &set.NodeLabels),
+		decodePart(raw.Spec.Template.Spec.Taints, &set.Taints),
+	)
+	if err != nil {
+		return MachineSet{}, ErrMalformed
+	}
+	return set, nil
+}
+
+// DecodeAutoscaler reads what matters of a MachineAutoscaler.
+func DecodeAutoscaler(item []byte) (Autoscaler, error) {
+	var raw struct {
+		Metadata rawMetadata `json:"metadata"`
+		Spec     struct {
+			MinReplicas    int32 `json:"minReplicas"`
+			MaxReplicas    int32 `json:"maxReplicas"`
+			ScaleTargetRef struct {
+				Kind string `json:"kind"`
+				Name string `json:"name"`
+			} `json:"scaleTargetRef"`
+		} `json:"spec"`
+	}
+	if json.Unmarshal(item, &raw) != nil || !isName(raw.Metadata.Name) {
+		return Autoscaler{}, ErrMalformed
+	}
+	autoscaler := Autoscaler{Name: raw.Metadata.Name, Min: raw.Spec.MinReplicas, Max: raw.Spec.MaxReplicas}
+	if raw.Spec.ScaleTargetRef.Kind == MachineSetKind {
+		autoscaler.Target = raw.Spec.ScaleTargetRef.Name
+	}
+	return autoscaler, decodePart(raw.Metadata.Labels, &autoscaler.Labels)
+}
+
+// decodePlace knows the names that AWS, GCP, Azure, OpenStack and IBM Cloud give to zones.
+func decodePlace(providerSpec json.RawMessage) (zone, location string) {
+	var raw struct {
+		Placement struct {
+			AvailabilityZone string `json:"availabilityZone"`
+		} `json:"placement"`
+		Zone     string `json:"zone"`
+		Location string `json:"location"`
+	}
+	if json.Unmarshal(providerSpec, &raw) != nil {
+		return "", "" // A platform with a zone of another form.
+	}
+	return cmp.Or(raw.Placement.AvailabilityZone, raw.Zone), raw.Location
+}
+
+func decodePart(raw json.RawMessage, into any) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	if len(raw) > maxPartBytes || json.Unmarshal(raw, into) != nil {
+		return ErrMalformed
+	}
+	return nil
+}
+
+// isName reports whether something can be part of a path, and of a message.
+func isName(name string) bool {
+	const maxNameBytes = 253
+	return name != "" && len(name) <= maxNameBytes && len(content.IsPathSegmentName(name)) == 0 && cutText(name, maxNameBytes) == name
+}
+
+// cutText is the beginning of a text of a cluster, in one line.
+func cutText(text string, limit int) string {
+	text = strings.ToValidUTF8(text[:min(len(text), limit)], "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text)
+}
+
+// MayOwn reports whether a MachineSet is one of the pool. Its label says so. One without is known by its name, which the installer makes
+// of the infraID, the pool and a zone.
+func (j *Job) MayOwn(set *MachineSet) bool {
+	if label := set.Labels[hivev1.MachinePoolNameLabel]; label != "" {
+		return label == j.Spec.Name
+	}
+	if set.IsDeleting || j.InfraID == "" {
+		return false
+	}
+	own := j.InfraID + "-" + j.Spec.Name
+	if set.Name == own {
+		return true
+	}
+	zone, isOwn := strings.CutPrefix(set.Name, own+"-")
+	if !isOwn || zone == "" || slices.ContainsFunc(j.OtherPools, func(other string) bool { return isCloserTo(other, j.Spec.Name, j.InfraID, set.Name) }) {
+		return false
+	}
+	// Whoever copies MachineSets by hand calls them worker-gpu-ZONE: they are none of the pool worker.
+	return set.Zone == "" || zone == set.Zone || zone == set.Location+set.Zone || strings.HasSuffix(set.Zone, "-"+zone)
+}
+
+// isCloserTo reports whether a MachineSet is rather one of another pool, whose name begins with the name of this one.
+func isCloserTo(other, pool, infraID, name string) bool {
+	full := infraID + "-" + other
+	return len(other) > len(pool) && (name == full || strings.HasPrefix(name, full+"-"))
+}

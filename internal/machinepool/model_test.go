@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machinepool
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv/model"
+)
+
+const (
+	maxGeneration = 3
+	maxResumes    = 2
+	maxFailures   = 2
+)
+
+// modelState is a pool, its cluster and a manager. Times are numbers of resumes, or of looks.
+type modelState struct {
+	generation, observed int64
+	// target is the generation that the cluster has; 0 is what somebody has made of it.
+	target int64
+	// resumes is which resume of the cluster was the last, and synced which one was followed.
+	resumes, synced   int
+	isAwake, isPaused bool
+	// isRunning says that a job of jobGeneration and jobResume is being done, which began while the cluster was awake.
+	isRunning                bool
+	jobGeneration            int64
+	jobResume                int
+	hasAnswer, hasSucceeded  bool
+	failures                 int
+	mustWait, isLookDue, was bool
+}
+
+func timeOf(resume int) *metav1.Time {
+	if resume == 0 {
+		return nil
+	}
+	return new(metav1.NewTime(now.Add(time.Duration(resume) * time.Second)))
+}
+
+func (m modelState) observe() Observed {
+	o := observed()
+	o.Generation, o.MayDial, o.IsPaused, o.Resume = m.generation, m.isAwake, m.isPaused, timeOf(m.resumes)
+	o.Status = hivev1.MachinePoolStatus{ObservedGeneration: m.observed, SyncedResume: timeOf(m.synced)}
+	if m.was {
+		o.Status.LastSyncTime = new(metav1.NewTime(o.Now))
+	}
+	if m.isLookDue {
+		o.Now = o.Now.Add(time.Hour)
+	}
+	if m.mustWait {
+		failing(&Refusal{hivev1.MachinePoolRefusedReason, "no"}, "")(&o)
+	}
+	if m.hasAnswer {
+		o.Answer = &Answer{Job: Job{Generation: m.jobGeneration, Resume: timeOf(m.jobResume)}, At: o.Now, IsComplete: m.hasSucceeded}
+	}
+	return o
+}
+
+// step is one pass, or the end of the job that a pass waits for, or the end of an interval.
+func (m modelState) step() model.Move[modelState] {
+	if m.isRunning {
+		next := m
+		next.isRunning, next.hasAnswer, next.hasSucceeded = false, true, m.isAwake && !m.isPaused
+		if next.hasSucceeded {
+			next.target = m.jobGeneration
+		}
+		return model.Move[modelState]{Name: "the job ends", To: next}
+	}
+	plan := Decide(m.observe())
+	next := m
+	if next.hasAnswer, next.hasSucceeded = false, false; m.hasAnswer && m.hasSucceeded {
+		next.observed, next.synced, next.isLookDue, next.was, next.mustWait = plan.Status.ObservedGeneration, m.jobResume, false, true, false
+	}
+	switch {
+	case plan.Job != nil && !m.hasAnswer:
+		next.isRunning, next.jobGeneration, next.jobResume = true, plan.Job.Generation, m.resumes
+	case plan.Job == nil && plan.RequeueAfter > 0 && m.mustWait:
+		next.mustWait = false
+	}
+	if !next.isRunning {
+		next.jobGeneration, next.jobResume = 0, 0
+	}
+	return model.Move[modelState]{Name: plan.Rule, To: next}
+}
+
+func (m modelState) disturb() []model.Move[modelState] {
+	var moves []model.Move[modelState]
+	move := func(name string, isPossible bool, change func(*modelState)) {
+		if next := m; isPossible {
+			change(&next)
+			moves = append(moves, model.Move[modelState]{Name: name, To: next})
+		}
+	}
+	move("the pool changes", m.generation < maxGeneration, func(s *modelState) { s.generation, s.mustWait = s.generation+1, false })
+	move("the cluster goes to sleep", m.isAwake, func(s *modelState) { s.isAwake = false })
+	move("the cluster comes back", !m.isAwake && m.resumes < maxResumes, func(s *modelState) { s.isAwake, s.resumes, s.mustWait = true, s.resumes+1, false })
+	move("somebody changes a MachineSet", m.isAwake && m.target != 0, func(s *modelState) { s.target = 0 })
+	move("half an hour passes", m.isAwake && m.was && !m.isLookDue && m.target != m.observed, func(s *modelState) { s.isLookDue = true })
+	move("it is paused", !m.isPaused, func(s *modelState) { s.isPaused = true })
+	move("it goes on", m.isPaused, func(s *modelState) { s.isPaused = false })
+	move("the cluster refuses", m.isRunning && m.isAwake && m.failures < maxFailures, func(s *modelState) {
+		s.isRunning, s.hasAnswer, s.hasSucceeded, s.failures, s.mustWait = false, true, false, s.failures+1, true
+	})
+	move("the manager dies", m.isRunning || m.hasAnswer || m.mustWait, func(s *modelState) {
+		s.isRunning, s.hasAnswer, s.hasSucceeded, s.mustWait, s.jobGeneration, s.jobResume = false, false, false, false, 0, 0
+	})
+	return moves
+}
+
+// check looks at a step, and at rest.
+func (m modelState) check(step model.Move[modelState]) []string {
+	var wrong []string
+	begins := step.To.isRunning && !m.isRunning
+	if begins && (!m.isAwake || m.isPaused) {
+		wrong = append(wrong, "a cluster is dialled that sleeps or is paused")
+	}
+	if begins && m.was && m.observed == m.generation && m.synced == m.resumes && !m.isLookDue {
+		wrong = append(wrong, "a cluster is dialled although it was looked at since its resume, and nothing has changed")
+	}
+	isAtRest := step.To == m
+	if isAtRest && m.isAwake && !m.isPaused && (m.observed != m.generation || m.synced != m.resumes || m.isLookDue) {
+		wrong = append(wrong, "it rests although the cluster is to be looked at")
+	}
+	if isAtRest && m.isAwake && !m.isPaused && m.target != m.generation && m.target != 0 {
+		wrong = append(wrong, fmt.Sprintf("it rests although the cluster has the generation %d", m.target))
+	}
+	return wrong
+}
+
+// TestEveryHistoryEndsAsThePoolSays goes through every order of changes, sleeps, resumes, edits, refusals, pauses and deaths of the manager.
+func TestEveryHistoryEndsAsThePoolSays(t *testing.T) {
+	explorer := model.Explore(t, model.Model[modelState]{
+		Step: modelState.step, Disturb: modelState.disturb,
+		Check: func(from modelState, step model.Move[modelState]) []string { return from.check(step) },
+	}, modelState{generation: 1, isAwake: true})
+	states := explorer.States()
+	t.Logf("%d states", len(states))
+	for _, rule := range rules() {
+		switch rule.Name {
+		case "the pool is being deleted", "there is no cluster", "the pool makes no sense": // They depend on nothing else.
+		default:
+			if explorer.Steps()[rule.Name] == 0 {
+				t.Errorf("expected the rule %q to be followed somewhere, found it nowhere", rule.Name)
+			}
+		}
+	}
+}
