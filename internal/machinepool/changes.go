@@ -51,7 +51,8 @@ type Changes struct {
 	// MachineSets are all those of the pool: what server-side apply takes away cannot be seen from here.
 	MachineSets []Change
 	Autoscalers []Change
-	// Before and After are the MachineSets as they are and as they will be, in the order of MachineSets.
+	// Before and After are the MachineSets as they are, also where nothing is changed of them, and as they will be; in the order of
+	// MachineSets.
 	Before, After []hivev1.MachineSetStatus
 }
 
@@ -59,20 +60,20 @@ type Changes struct {
 func PlanChanges(job *Job, sets []MachineSet, autoscalers []Autoscaler, hasAutoscalers bool) (Changes, *Refusal) {
 	sets = slices.DeleteFunc(slices.Clone(sets), func(set MachineSet) bool { return set.IsDeleting || !job.MayOwn(&set) })
 	slices.SortFunc(sets, func(a, b MachineSet) int { return cmp.Compare(a.Name, b.Name) })
-	var changes Changes
+	changes := Changes{Before: []hivev1.MachineSetStatus{}}
+	for i := range min(len(sets), MaxMachineSets) {
+		changes.Before = append(changes.Before, sets[i].status(job.limitsOf(i, len(sets))))
+	}
 	if refusal := refuse(job, len(sets), hasAutoscalers); refusal != nil {
 		return changes, refusal
 	}
 	for i := range sets {
-		set, limits := &sets[i], job.limitsOf(i, len(sets))
-		replicas := limits.minimum
+		set, limits, after := &sets[i], job.limitsOf(i, len(sets)), changes.Before[i]
+		after.Replicas = limits.minimum
 		if set.Replicas != nil {
-			replicas = min(max(*set.Replicas, limits.minimum), limits.maximum)
+			after.Replicas = min(max(*set.Replicas, limits.minimum), limits.maximum)
 		}
-		changes.MachineSets = append(changes.MachineSets, changeMachineSet(job, set, replicas))
-		before, after := set.status(limits), set.status(limits)
-		after.Replicas = replicas
-		changes.Before, changes.After = append(changes.Before, before), append(changes.After, after)
+		changes.MachineSets, changes.After = append(changes.MachineSets, changeMachineSet(job, set, after.Replicas)), append(changes.After, after)
 	}
 	changes.planAutoscalers(job, autoscalers)
 	return changes, nil
@@ -116,7 +117,10 @@ func (j *Job) limitsOf(index, count int) replicaLimits {
 		if int64(index) < total%int64(count) {
 			part++
 		}
-		return int32(min(part, maxReplicas)) //nolint:gosec // it is bounded
+		if part < 0 || part > maxReplicas {
+			return 0 // No pool with such a number gets so far.
+		}
+		return int32(part)
 	}
 	if scaling := j.Spec.Autoscaling; scaling != nil {
 		least := share(int64(scaling.MinReplicas))

@@ -86,36 +86,45 @@ func TestMachineSetsOfAPool(t *testing.T) {
 
 // TestReplicasAreSpread tries every pool of up to twelve machines over up to five MachineSets.
 func TestReplicasAreSpread(t *testing.T) {
-	for count := 1; count <= 5; count++ {
-		sets := machineSets(make([]int32, count)...)
-		for total := int64(0); total <= 12; total++ {
-			changes, refused := PlanChanges(workerJob(withReplicas(total)), sets, nil, false)
-			if refused != nil {
-				t.Fatal(refused)
-			}
-			checkSpread(t, fmt.Sprintf("%d over %d", total, count), changes.After, total, func(s hivev1.MachineSetStatus) int32 { return s.Replicas })
-			for most := max(total, 1); most <= 12; most++ {
-				job := workerJob(withAutoscaling(int32(total), int32(most), `{"aws":{}}`))
-				name := fmt.Sprintf("%d to %d over %d", total, most, count)
-				changes, refused := PlanChanges(job, sets, nil, true)
-				if refused != nil {
-					t.Fatal(name, refused)
-				}
-				checkSpread(t, name, changes.After, total, func(s hivev1.MachineSetStatus) int32 { return s.MinReplicas })
-				autoscalers := 0
-				for _, set := range changes.After {
-					if set.MinReplicas > set.MaxReplicas || set.Replicas < set.MinReplicas || set.Replicas > set.MaxReplicas {
-						t.Errorf("%s: expected a number within its limits, found %+v", name, set)
-					}
-					if set.MaxReplicas > 0 {
-						autoscalers++
-					}
-				}
-				if len(changes.Autoscalers) != autoscalers {
-					t.Errorf("%s: expected %d MachineAutoscalers, found %d", name, autoscalers, len(changes.Autoscalers))
-				}
+	const maxTotal = 12
+	for count := range 5 {
+		sets := machineSets(make([]int32, count+1)...)
+		for total := range int64(maxTotal + 1) {
+			name := fmt.Sprintf("%d over %d", total, len(sets))
+			after, _ := planSpread(t, name, workerJob(withReplicas(total)), sets)
+			checkSpread(t, name, after, total, func(s hivev1.MachineSetStatus) int32 { return s.Replicas })
+			for most := max(total, 1); most <= maxTotal; most++ {
+				checkAutoscaling(t, int32(total), int32(most), sets)
 			}
 		}
+	}
+}
+
+func planSpread(t *testing.T, name string, job *Job, sets []MachineSet) (after []hivev1.MachineSetStatus, autoscalers int) {
+	t.Helper()
+	changes, refused := PlanChanges(job, sets, nil, true)
+	if refused != nil {
+		t.Fatal(name, refused)
+	}
+	return changes.After, len(changes.Autoscalers)
+}
+
+func checkAutoscaling(t *testing.T, least, most int32, sets []MachineSet) {
+	t.Helper()
+	name := fmt.Sprintf("%d to %d over %d", least, most, len(sets))
+	after, autoscalers := planSpread(t, name, workerJob(withAutoscaling(least, most, `{"aws":{}}`)), sets)
+	checkSpread(t, name, after, int64(least), func(s hivev1.MachineSetStatus) int32 { return s.MinReplicas })
+	wanted := 0
+	for _, set := range after {
+		if set.MinReplicas > set.MaxReplicas || set.Replicas < set.MinReplicas || set.Replicas > set.MaxReplicas {
+			t.Errorf("%s: expected a number within its limits, found %+v", name, set)
+		}
+		if set.MaxReplicas > 0 {
+			wanted++
+		}
+	}
+	if autoscalers != wanted {
+		t.Errorf("%s: expected %d MachineAutoscalers, found %d", name, wanted, autoscalers)
 	}
 }
 

@@ -54,6 +54,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/egress"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
+	machinepool "github.com/torpor-dev/torpor/internal/machinepool/controller"
 	backup "github.com/torpor-dev/torpor/internal/mysql/backup/controller"
 	mysql "github.com/torpor-dev/torpor/internal/mysql/clustering"
 	clustering "github.com/torpor-dev/torpor/internal/mysql/clustering/controller"
@@ -202,6 +203,7 @@ func listFeatures(o Options) []feature {
 		Clock: now, Metrics: hibernation.NewMetrics(),
 	}
 	syncController := syncset.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncset.NewMetrics()}
+	poolController := machinepool.Controller{Guard: o.guards["machinepools"], Dialer: hibernationController.Dialer, Clock: now, Metrics: machinepool.NewMetrics()}
 	slumberController := slumber.Controller{Clock: now, Metrics: slumber.NewMetrics()}
 	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Waits: o.FailoverWaits}
 	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
@@ -212,6 +214,7 @@ func listFeatures(o Options) []feature {
 			"sync", kinds(hivev1.ClusterDeploymentKind(), hivev1.SyncSetKind(), hivev1.SelectorSyncSetKind(), hiveinternalv1alpha1.ClusterSyncKind()),
 			collectors(syncController.Metrics), syncController.SetupWithManager,
 		},
+		{"machinepools", kinds(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
 		{"slumber", kinds(torporv1alpha1.SlumberKind(), hivev1.ClusterDeploymentKind()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
 		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},

@@ -23,7 +23,7 @@ import (
 func newWriterGuards(reader client.Reader, takeOver []string) (map[string]*reconcile.WriterGuard, error) {
 	guards := map[string]*reconcile.WriterGuard{}
 	for upstream, features := range map[*otherwriter.Upstream][]string{
-		new(otherwriter.Hive()):   {"hibernation", "sync"},
+		new(otherwriter.Hive()):   {"hibernation", "sync", "machinepools"},
 		new(otherwriter.MOCO()):   {"clustering", "provisioning", "backup"},
 		new(otherwriter.Korifi()): {"restart", "spaces", "routes", "tasks"},
 		new(otherwriter.Eirini()): {"lrp"},

@@ -45,6 +45,9 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	list := func(c *ClusterClient) error { _, err := c.ListRequests(t.Context()); return err }
 	listNodes := func(c *ClusterClient) error { _, err := c.ListNodes(t.Context()); return err }
 	probe := func(c *ClusterClient) error { return c.Probe(t.Context()) }
+	listPage := func(c *ClusterClient) error {
+		return c.ListPage(t.Context(), corev1.SchemeGroupVersion.WithResource("configmaps"), "default", func([]byte) error { return nil })
+	}
 	apply := func(c *ClusterClient) error {
 		name := ObjectName{corev1.SchemeGroupVersion.WithKind("ConfigMap"), types.NamespacedName{Name: "a"}}
 		return c.NewObjectWriter("test").Apply(t.Context(), name, []byte("{}"))
@@ -88,6 +91,13 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			_, _ = io.WriteString(w, `{"resources":[{}`)
 			repeatUntilRefused(w, ",{}", muchMore)
 		}, apply, errMalformed},
+		"an endless page of objects": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"items":[{}`)
+			repeatUntilRefused(w, ",{}", muchMore)
+		}, listPage, errTooManyItems},
+		"a page that is not the last": {func(w http.ResponseWriter) {
+			_, _ = io.WriteString(w, `{"metadata":{"continue":"more"},"items":[]}`)
+		}, listPage, errTooManyItems},
 		"an endless answer to an object": {func(w http.ResponseWriter) {
 			_, _ = io.WriteString(w, `{"resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true}]}`)
 			repeatUntilRefused(w, " ", muchMore)

@@ -99,7 +99,7 @@ func (r *poolRunner) lookAndApply(ctx context.Context, job *poolJob, answer *mac
 	}
 	client, err := r.Connect(ctx, job.Cluster, job.KubeconfigSecret)
 	if err != nil {
-		return err //nolint:wrapcheck // it says what is wrong with the kubeconfig
+		return fmt.Errorf("connect: %w", err)
 	}
 	defer client.Close()
 	c := &poolConnection{runner: r, job: job, client: client, writer: client.NewObjectWriter(Name), answer: answer}
@@ -108,10 +108,10 @@ func (r *poolRunner) lookAndApply(ctx context.Context, job *poolJob, answer *mac
 		return err
 	}
 	changes, refused := machinepool.PlanChanges(&job.Job, sets, autoscalers, hasAutoscalers)
+	answer.MachineSets = changes.Before
 	if refused != nil {
 		return &refusal{*refused, nil}
 	}
-	answer.MachineSets = changes.Before
 	return c.apply(ctx, &changes)
 }
 
@@ -119,12 +119,16 @@ func (r *poolRunner) lookAndApply(ctx context.Context, job *poolJob, answer *mac
 func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSet, autoscalers []machinepool.Autoscaler, hasAutoscalers bool, err error) {
 	err = c.listPage(ctx, machinepool.MachineSetVersion, machinepool.MachineSetResource, func(item []byte) error {
 		set, err := machinepool.DecodeMachineSet(item)
-		if err == nil && c.job.MayOwn(&set) {
+		if err != nil {
+			return fmt.Errorf("read a MachineSet: %w", err)
+		}
+		if c.job.MayOwn(&set) {
 			sets = append(sets, set)
 		}
-		return err //nolint:wrapcheck // it is told by its type
+		return nil
 	})
 	if errors.Is(err, targetcluster.ErrUnknownKind) {
+		c.answer.MachineSets = []hivev1.MachineSetStatus{}
 		return nil, nil, false, refuse(hivev1.NoMachineAPIReason, "Expected the cluster to serve MachineSets of OpenShift, found that it does not", err)
 	}
 	if err != nil {
@@ -132,8 +136,11 @@ func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSe
 	}
 	err = c.listPage(ctx, machinepool.AutoscalerVersion, machinepool.AutoscalerResource, func(item []byte) error {
 		autoscaler, err := machinepool.DecodeAutoscaler(item)
+		if err != nil {
+			return fmt.Errorf("read a MachineAutoscaler: %w", err)
+		}
 		autoscalers = append(autoscalers, autoscaler)
-		return err //nolint:wrapcheck // it is told by its type
+		return nil
 	})
 	if errors.Is(err, targetcluster.ErrUnknownKind) {
 		return sets, nil, false, nil
@@ -188,7 +195,7 @@ func (c *poolConnection) send(ctx context.Context, what string, request func() e
 	if why, isRefusal := targetcluster.DescribeRefusal(err, true); isRefusal {
 		return refuse(hivev1.MachinePoolRefusedReason, fmt.Sprintf("The cluster refuses to %s: %s", what, why), err)
 	}
-	return err //nolint:wrapcheck // it is described by its type
+	return fmt.Errorf("%s: %w", what, err)
 }
 
 func nameObject(version, kind, name string) targetcluster.ObjectName {

@@ -44,7 +44,7 @@ func (a *Applier) run(ctx context.Context, job *clusterJob) *syncset.Answer {
 func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.Answer) error {
 	client, err := a.Connect(ctx, job.Cluster, job.KubeconfigSecret)
 	if err != nil {
-		return err //nolint:wrapcheck // it says what is wrong with the kubeconfig
+		return fmt.Errorf("connect: %w", err)
 	}
 	defer client.Close()
 	c := &clusterConnection{applier: a, job: job, writer: client.NewObjectWriter(Name)}

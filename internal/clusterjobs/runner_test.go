@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusterjobs
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+// TestRunner does jobs in virtual time; a job is how it ends, and what is remembered is when it is worth another attempt.
+func TestRunner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var begun []Outcome
+		runner := NewRunner(func(ctx context.Context, job *Outcome) (*Outcome, Outcome) {
+			begun = append(begun, *job)
+			if job.IsSilent {
+				<-ctx.Done() // A cluster that never answers ends with the job's time.
+			}
+			answer := *job
+			answer.At = time.Now()
+			return &answer, answer
+		}, func(_ time.Time, _ *Outcome, retryAt time.Time) time.Time { return retryAt })
+		object, queue := types.NamespacedName{Name: "o"}, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		if err := runner.Answers().Start(t.Context(), queue); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- runner.Start(ctx) }()
+		// do hands a job in and returns for how long the same has to wait.
+		do := func(job Outcome) time.Duration {
+			t.Helper()
+			runner.Submit(object, &job)
+			runner.Submit(object, &job) // The second of two is none.
+			if _, _, isIdle := runner.Ask(object); isIdle {
+				t.Error("expected a job to be under way, found none")
+			}
+			request, _ := queue.Get() // The pass is run again.
+			queue.Done(request)
+			answer, retryAt, isIdle := runner.Ask(object)
+			if answer == nil || !isIdle || request.NamespacedName != object {
+				t.Fatalf("expected an answer for %s, found %v for %s", object, answer, request)
+			}
+			runner.Reported(object, answer)
+			if again, _, _ := runner.Ask(object); again != nil {
+				t.Errorf("expected an answer that was reported to be forgotten, found %v", again)
+			}
+			if retryAt.IsZero() {
+				return 0
+			}
+			return retryAt.Sub(answer.At)
+		}
+		failed := Outcome{HasFailed: true}
+		for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second} {
+			if wait := do(failed); wait < want || wait > want+want/10 {
+				t.Errorf("expected the next attempt after %s and up to a tenth, found %s", want, wait)
+			}
+		}
+		if wait := do(Outcome{}); wait != 0 {
+			t.Errorf("expected nothing to wait for after a success, found %s", wait)
+		}
+		if wait := do(failed); wait > 6*time.Second {
+			t.Errorf("expected a failure after a success to begin anew, found %s", wait)
+		}
+		before := time.Now()
+		for range 10 {
+			do(Outcome{HasFailed: true, IsSilent: true})
+		}
+		if took := time.Since(before); took != 10*jobTimeout {
+			t.Errorf("expected jobs without an answer to take %s each, found %s for ten", jobTimeout, took)
+		}
+		if wait := do(failed); wait < maxRetry || wait > maxRetry+maxRetry/10 {
+			t.Errorf("expected the interval to end at %s, found %s", maxRetry, wait)
+		}
+		if len(begun) != 16 {
+			t.Errorf("expected 16 jobs, found %d", len(begun))
+		}
+		runner.Forget(object)
+		if _, retryAt, isIdle := runner.Ask(object); !isIdle || !retryAt.IsZero() {
+			t.Error("expected nothing to be known of an object that is gone")
+		}
+		queue.ShutDown()
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestReadGate(t *testing.T) {
+	now := time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
+	resume := metav1.NewTime(now)
+	awake := func(changes ...func(*hivev1.ClusterDeployment)) *hivev1.ClusterDeployment {
+		cd := &hivev1.ClusterDeployment{}
+		cd.Spec.ClusterMetadata = &hivev1.ClusterMetadata{AdminKubeconfigSecretRef: hivev1.LocalObjectReference{Name: "admin"}}
+		cd.Status.Conditions = []metav1.Condition{{Type: hivev1.ClusterUnreachableCondition, Status: metav1.ConditionFalse}}
+		for _, change := range changes {
+			change(cd)
+		}
+		return cd
+	}
+	const pause = hivev1.ReconcilePauseAnnotation
+	for name, row := range map[string]struct {
+		cd   *hivev1.ClusterDeployment
+		want Gate
+	}{
+		"a cluster that answers":        {awake(), Gate{MayDial: true, KubeconfigSecret: "admin"}},
+		"one that is to hibernate":      {awake(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), Gate{KubeconfigSecret: "admin"}},
+		"one of which nothing is known": {&hivev1.ClusterDeployment{}, Gate{}},
+		"one that is being deleted":     {awake(func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = &resume }), Gate{IsDeleted: true, KubeconfigSecret: "admin"}},
+		"one that has resumed": {awake(func(cd *hivev1.ClusterDeployment) {
+			cd.Status.Hibernation = &hivev1.HibernationRecord{ResumeStartedAt: &resume}
+		}), Gate{MayDial: true, KubeconfigSecret: "admin", resume: now.Unix()}},
+		"a paused one":                           {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "1"} }), Gate{MayDial: true, IsPaused: true, KubeconfigSecret: "admin"}},
+		"one with an annotation that is no bool": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "maybe"} }), Gate{MayDial: true, KubeconfigSecret: "admin"}},
+		"one that something else pauses": {awake(func(cd *hivev1.ClusterDeployment) {
+			cd.Annotations = map[string]string{hivev1.SyncsetPauseAnnotation: "true"}
+		}), Gate{MayDial: true, KubeconfigSecret: "admin"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := ReadGate(row.cd, now, pause); got != row.want || (got.resume != 0) != got.Resume().Equal(&resume) {
+				t.Errorf("expected %+v, found %+v", row.want, got)
+			}
+		})
+	}
+}
