@@ -438,3 +438,31 @@ func TestMetricsShowPoolsAndCountJobs(t *testing.T) {
 		return testenv.ErrorIf(!found["torpor_machine_pool namespace "+c.cd.Namespace] || !found["torpor_machine_pool_jobs_total result changed"], "found %v", found)
 	})
 }
+
+// TestSlowClusterEndsItsJob has a cluster for which a job's time is over before it begins.
+func TestSlowClusterEndsItsJob(t *testing.T) {
+	t.Parallel()
+	e := shared.Get(t)
+	c := e.newCluster(t, "a")
+	job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), KubeconfigSecret: "admin"}
+	job.Spec, job.InfraID = c.buildPool("unused").Spec, c.cd.Spec.ClusterMetadata.InfraID
+	runner := newPoolRunner(clusterjobs.Connector{
+		ReadSecret: clusterjobs.ReadSecretWith(e.Client),
+		MayDial: func(ctx context.Context, _ types.NamespacedName) bool {
+			deadline, hasOne := ctx.Deadline()
+			if !hasOne || time.Until(deadline) > jobTime {
+				t.Errorf("expected at most %s for a job, found %s", jobTime, deadline)
+			}
+			return true
+		},
+	}, clock.RealClock{}, NewMetrics())
+	over, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	answer, outcome := runner.do(over, job)
+	if answer.NoAnswer == "" || !outcome.IsSilent || !outcome.HasFailed {
+		t.Errorf("expected a cluster without an answer, found %+v and %+v", answer, outcome)
+	}
+	if answer, _ = runner.do(t.Context(), job); !answer.IsComplete {
+		t.Errorf("expected a cluster that is not slow to be as the pool says, found %+v", answer)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/machinepool"
 )
+
+// jobTime bounds a job: a hundred MachineSets of a cluster that answers at once take some seconds.
+const jobTime = time.Minute
 
 // poolRunner looks at clusters and changes their MachineSets beside the passes, which never wait for a cluster.
 type poolRunner struct {
@@ -56,8 +60,10 @@ func newPoolRunner(connector clusterjobs.Connector, now clock.PassiveClock, metr
 	return r
 }
 
-// do does a job, and counts it.
+// do does a job, and counts it. A cluster that takes longer counts as one that did not answer, and holds up no others the next time.
 func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer, clusterjobs.Outcome) {
+	ctx, cancel := context.WithTimeout(ctx, jobTime)
+	defer cancel()
 	begun := r.clock.Now()
 	answer := r.run(ctx, job)
 	r.metrics.countJob(answer, answer.At.Sub(begun))
