@@ -466,3 +466,35 @@ func TestSlowClusterEndsItsJob(t *testing.T) {
 		t.Errorf("expected a cluster that is not slow to be as the pool says, found %+v", answer)
 	}
 }
+
+// TestMachineSetThatChangesMeanwhileIsLookedAtAgain has somebody change one after it was read, and before it is written, once or always.
+func TestMachineSetThatChangesMeanwhileIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	e := shared.Get(t)
+	const looks = 3 // Two lists, and one MachineSet.
+	for edits, isComplete := range map[int]bool{1: true, maxLooks: false} {
+		c := e.newCluster(t, "a")
+		job := &poolJob{Cluster: client.ObjectKeyFromObject(c.cd), KubeconfigSecret: "admin"}
+		job.Spec, job.InfraID = c.buildPool("unused").Spec, c.cd.Spec.ClusterMetadata.InfraID
+		setReplicas(5)(&job.Spec)
+		asked := 0
+		runner := newPoolRunner(clusterjobs.Connector{
+			ReadSecret: clusterjobs.ReadSecretWith(e.Client),
+			MayDial: func(context.Context, types.NamespacedName) bool {
+				if round := asked / looks; asked > 0 && asked%looks == 0 && round <= edits {
+					c.edit(t, "a", fmt.Sprintf(`{"spec":{"replicas":%d}}`, 10+round))
+				}
+				asked++
+				return true
+			},
+		}, clock.RealClock{}, NewMetrics())
+		c.proxy.Accepted.Store(0)
+		answer := runner.run(t.Context(), job)
+		if answer.IsComplete != isComplete || (answer.Refusal == nil) != isComplete || c.proxy.Accepted.Load() != 1 {
+			t.Errorf("%d edits: expected one connection that ends well %t, found %d and %+v", edits, isComplete, c.proxy.Accepted.Load(), answer)
+		}
+		if want := map[bool]string{true: "5 theirs=stays", false: "13 theirs=stays"}[isComplete]; c.read(t, "a") != want {
+			t.Errorf("%d edits: expected %s, found %s", edits, want, c.read(t, "a"))
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -21,6 +22,9 @@ import (
 
 // jobTime bounds a job: a hundred MachineSets of a cluster that answers at once take some seconds.
 const jobTime = time.Minute
+
+// maxLooks is how often one job reads MachineSets that change before they are written.
+const maxLooks = 3
 
 // poolRunner looks at clusters and changes their MachineSets beside the passes, which never wait for a cluster.
 type poolRunner struct {
@@ -73,7 +77,7 @@ func (r *poolRunner) do(ctx context.Context, job *poolJob) (*machinepool.Answer,
 // run ends with the first request that gets no answer or is refused, and when the cluster may not be dialled any more.
 func (r *poolRunner) run(ctx context.Context, job *poolJob) *machinepool.Answer {
 	answer := &machinepool.Answer{Job: job.Job}
-	err := r.lookAndApply(ctx, job, answer)
+	err := r.connectAndApply(ctx, job, answer)
 	answer.At = r.clock.Now()
 	refused, isRefused := errors.AsType[*refusal](err)
 	switch {
@@ -99,7 +103,7 @@ type poolConnection struct {
 	answer *machinepool.Answer
 }
 
-func (r *poolRunner) lookAndApply(ctx context.Context, job *poolJob, answer *machinepool.Answer) error {
+func (r *poolRunner) connectAndApply(ctx context.Context, job *poolJob, answer *machinepool.Answer) error {
 	if !r.MayDial(ctx, job.Cluster) {
 		return clusterjobs.ErrGateClosed
 	}
@@ -109,12 +113,22 @@ func (r *poolRunner) lookAndApply(ctx context.Context, job *poolJob, answer *mac
 	}
 	defer client.Close()
 	c := &poolConnection{runner: r, job: job, client: client, writer: client.NewObjectWriter(Name), answer: answer}
+	for range maxLooks {
+		// The cluster's own controllers write MachineSets too, such as how many machines are ready.
+		if err = c.lookAndApply(ctx); !k8serrors.IsConflict(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func (c *poolConnection) lookAndApply(ctx context.Context) error {
 	sets, autoscalers, hasAutoscalers, err := c.list(ctx)
 	if err != nil {
 		return err
 	}
-	changes, refused := machinepool.PlanChanges(&job.Job, sets, autoscalers, hasAutoscalers)
-	answer.MachineSets = changes.Before
+	changes, refused := machinepool.PlanChanges(&c.job.Job, sets, autoscalers, hasAutoscalers)
+	c.answer.MachineSets = changes.Before
 	if refused != nil {
 		return &refusal{*refused, nil}
 	}
