@@ -9,6 +9,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
@@ -33,10 +34,23 @@ func TestStopEnds(t *testing.T) {
 		"the record says nothing of a running": {hivev1.PowerStateRunning, stoppedSince("60m"), hivev1.PowerStateRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if found := EffectivePowerState(row.spec, row.stops); found != row.want {
+			if found := EffectivePowerState(row.spec, row.stops, nil); found != row.want {
 				t.Errorf("expected %q, found %q", row.want, found)
 			}
 		})
+	}
+}
+
+func TestStopOfASlumberHibernatesWhateverTheSpecSays(t *testing.T) {
+	scheduled := &torporv1alpha1.ScheduledStop{Slumber: "nights", Stops: stoppedSince("")}
+	for _, spec := range []hivev1.PowerState{"", hivev1.PowerStateRunning, hivev1.PowerStateHibernating} {
+		if found := EffectivePowerState(spec, stoppedSince("60m"), scheduled); found != hivev1.PowerStateHibernating {
+			t.Errorf("%q: found %q", spec, found)
+		}
+	}
+	note := Observed{Scheduled: scheduled}.stopNote()
+	if note != "; asked for by alice: a change of disks" {
+		t.Errorf("expected who and why, found %q", note)
 	}
 }
 

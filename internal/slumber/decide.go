@@ -188,8 +188,8 @@ func (p *Plan) observeWave(o Observed, i int) {
 }
 
 func waveTimeoutOf(s *torporv1alpha1.Slumber) time.Duration {
-	if timeout := s.Spec.WaveTimeout.Duration; timeout > 0 {
-		return timeout
+	if timeout := s.Spec.WaveTimeout; timeout != nil {
+		return timeout.Duration
 	}
 	return defaultWaveTimeout
 }

@@ -73,7 +73,7 @@ func verbs(p slumber.Plan) string {
 func TestDecide(t *testing.T) {
 	skipped, resumed := asleep("a"), asleep("a")
 	skipped.SkippedUntil = evening().Add(time.Hour)
-	resumed.ResumedAt, resumed.ResumedBy = evening(), "bob"
+	resumed.ResumedAt, resumed.ResumedBy = metav1.NewTime(evening()), "bob"
 	others := asleep("a")
 	others.IsStopped, others.IsStoppedByOthers = false, true
 	since := evening().Add(-time.Minute)

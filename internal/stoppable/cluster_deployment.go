@@ -46,7 +46,7 @@ func readClusterDeployment(cd *hivev1.ClusterDeployment, now time.Time) State {
 	}
 	// An end by torpor.dev/until says nothing about the hours after it.
 	if stops := cd.Status.Stops; len(stops) > 0 && stops[0].EndedAt != nil && !stops[0].Requested && stops[0].StartedBy != torporv1alpha1.UntilAnnotation {
-		s.ResumedAt, s.ResumedBy = stops[0].EndedAt.Time, stops[0].StartedBy
+		s.ResumedAt, s.ResumedBy = *stops[0].EndedAt, stops[0].StartedBy
 	}
 	return s
 }

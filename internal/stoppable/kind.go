@@ -43,7 +43,7 @@ type State struct {
 	// IsStoppedByOthers says that it is to be stopped whatever Slumbers say.
 	IsStoppedByOthers bool
 	// ResumedAt is when somebody last took a stop back, and ResumedBy who; zero and empty if nobody has.
-	ResumedAt time.Time
+	ResumedAt metav1.Time
 	ResumedBy string
 	// Message says what is missing of what is neither asleep nor awake.
 	Message string

@@ -78,7 +78,7 @@ type SlumberSpec struct {
 	// +optional
 	// +kubebuilder:default="30m"
 	// +kubebuilder:validation:XValidation:rule=`duration(self) > duration('0s') && duration(self) <= duration('24h')`,message=`expected a duration above 0s and of 24h at most; found another; choose one such as 30m`
-	WaveTimeout metav1.Duration `json:"waveTimeout,omitempty"`
+	WaveTimeout *metav1.Duration `json:"waveTimeout,omitempty"`
 	// StartingDeadlineSeconds is how late a sleep may begin: if nobody stopped anything until then, because nothing ran that could, all stay
 	// awake until the next window. Unset has no limit.
 	// +optional

@@ -265,7 +265,11 @@ func (in *SlumberSpec) DeepCopyInto(out *SlumberSpec) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
-	out.WaveTimeout = in.WaveTimeout
+	if in.WaveTimeout != nil {
+		in, out := &in.WaveTimeout, &out.WaveTimeout
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.StartingDeadlineSeconds != nil {
 		in, out := &in.StartingDeadlineSeconds, &out.StartingDeadlineSeconds
 		*out = new(int64)

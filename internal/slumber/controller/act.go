@@ -81,15 +81,15 @@ func listWrites(seen *observation, plan slumber.Plan) (writes []memberWrite) {
 
 // writeStops applies what a Slumber wants of a member, and reports whether its schema keeps that.
 func (c Controller) writeStops(ctx context.Context, name string, write memberWrite) (isKept bool, err error) {
-	var list []any
+	status, entries := map[string]any{}, 0 // Without its field a field manager takes its entries away.
 	if write.stops.Slumber != "" {
 		entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&write.stops)
 		if err != nil {
 			return false, fmt.Errorf("convert the stops: %w", err)
 		}
-		list = append(list, entry)
+		status["scheduledStops"], entries = []any{entry}, 1
 	}
-	applied := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"scheduledStops": list}}}
+	applied := &unstructured.Unstructured{Object: map[string]any{"status": status}}
 	applied.SetGroupVersionKind(write.kind.GVK)
 	applied.SetNamespace(write.GetNamespace())
 	applied.SetName(write.GetName())
@@ -104,7 +104,7 @@ func (c Controller) writeStops(ctx context.Context, name string, write memberWri
 		return false, fmt.Errorf("write status.scheduledStops of %s %s: %w", write.kind.GVK.Kind, write.GetName(), err)
 	}
 	kept, _, _ := unstructured.NestedSlice(applied.Object, "status", "scheduledStops")
-	return len(kept) >= len(list), nil
+	return len(kept) >= entries, nil
 }
 
 // finalize lets everything start that a deleted Slumber has stopped.

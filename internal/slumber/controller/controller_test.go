@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/slumber"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+var (
+	suite  testenv.Suite
+	shared = testenv.NewShared(&suite, func(t testing.TB) *testenv.Environment { return testenv.Start(t) })
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(suite.Run(m))
+}
+
+// story is a namespace with clusters, and a Slumber of the nights in it. The time is the test's.
+type story struct {
+	*testenv.Environment
+	namespace string
+	clock     *clocktesting.FakePassiveClock
+	slumber   *torporv1alpha1.Slumber
+	clusters  map[string]*hivev1.ClusterDeployment
+}
+
+func beforeNight() time.Time { return time.Date(2026, 11, 24, 19, 0, 0, 0, time.UTC) }
+
+func newStory(t *testing.T) *story {
+	t.Helper()
+	env := shared.Get(t)
+	s := &story{Environment: env, namespace: env.CreateNamespace(t), clock: clocktesting.NewFakePassiveClock(beforeNight()), clusters: map[string]*hivev1.ClusterDeployment{}}
+	for _, name := range []string{"shop", "blog", "store"} {
+		cd := testenv.BuildClusterDeployment(types.NamespacedName{Namespace: s.namespace, Name: name}, "none", "none")
+		cd.Labels["wave"] = map[string]string{"shop": "apps", "blog": "apps", "store": "databases"}[name]
+		env.ExpectCreated(t, cd)
+		s.clusters[name] = cd
+		s.finish(t, name)
+	}
+	s.slumber = &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "nights"}, Spec: torporv1alpha1.SlumberSpec{
+		Windows: []torporv1alpha1.SlumberWindow{{Sleep: "0 20 * * *", Wake: "0 7 * * *"}}, Reason: "nobody works at night",
+	}}
+	for _, wave := range []string{"apps", "databases"} {
+		s.slumber.Spec.Waves = append(s.slumber.Spec.Waves, torporv1alpha1.SlumberWave{Name: wave, Targets: []torporv1alpha1.SlumberTarget{{
+			Kind: "ClusterDeployment", Selector: metav1.LabelSelector{MatchLabels: map[string]string{"wave": wave}},
+		}}})
+	}
+	env.ExpectCreated(t, s.slumber)
+	return s
+}
+
+// startManager runs the controller until the test ends or stop is called.
+func (s *story) startManager(t *testing.T) (stop func()) {
+	t.Helper()
+	return testenv.StartManager(t, s.Environment, Controller{Clock: s.clock, Metrics: NewMetrics()}.SetupWithManager)
+}
+
+// finish is what the cluster's own controller reports once its machines are as they should be.
+func (s *story) finish(t *testing.T, name string) {
+	t.Helper()
+	cd := s.clusters[name]
+	testenv.ExpectNoError(t, s.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd))
+	before := cd.DeepCopy()
+	hibernating, ready := metav1.ConditionFalse, metav1.ConditionTrue
+	if s.isWanted(cd) {
+		hibernating, ready = metav1.ConditionTrue, metav1.ConditionFalse
+	}
+	meta.SetStatusCondition(&cd.Status.Conditions, metav1.Condition{Type: hivev1.ClusterHibernatingCondition, Status: hibernating, Reason: hivev1.HibernatingHibernationReason})
+	meta.SetStatusCondition(&cd.Status.Conditions, metav1.Condition{Type: hivev1.ClusterReadyCondition, Status: ready, Reason: hivev1.RunningHibernationReason})
+	testenv.ExpectNoError(t, s.Client.Status().Patch(t.Context(), cd, client.MergeFrom(before)))
+}
+
+// isWanted reports whether a cluster is to be stopped.
+func (s *story) isWanted(cd *hivev1.ClusterDeployment) bool {
+	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, s.clock.Now())
+	return hibernation.EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled) == hivev1.PowerStateHibernating
+}
+
+// moveTo lets time pass, and has the Slumber look again: the clock of a test wakes nobody.
+func (s *story) moveTo(t *testing.T, now time.Time) {
+	t.Helper()
+	s.clock.SetTime(now)
+	s.annotate(t, s.slumber, "looked-at", now.Format(time.RFC3339Nano))
+}
+
+func (s *story) annotate(t *testing.T, obj client.Object, name, value string) {
+	t.Helper()
+	change := fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, name, value)
+	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), obj, client.RawPatch(types.MergePatchType, change)))
+}
+
+// waitFor waits until the clusters that are to be stopped are these, in the order of names, and the Slumber is in a state.
+func (s *story) waitFor(t *testing.T, what string, state torporv1alpha1.SlumberState, stopped ...string) {
+	t.Helper()
+	s.WaitFor(t, what, s.slumber, func() error {
+		var found []string
+		for _, name := range []string{"blog", "shop", "store"} {
+			cd := s.clusters[name]
+			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd); err != nil {
+				return err
+			}
+			if s.isWanted(cd) {
+				found = append(found, name)
+			}
+		}
+		return testenv.ErrorIf(fmt.Sprint(found) != fmt.Sprint(stopped) || s.slumber.Status.State != state || s.slumber.Status.ObservedGeneration != s.slumber.Generation,
+			"expected %v to be stopped and %s, found %v and %+v", stopped, state, found, s.slumber.Status)
+	})
+}
+
+// TestNightInWaves follows a night: the waves fall asleep in order, with a manager that dies in between, wake in the reverse order, and
+// nothing but status is written.
+func TestNightInWaves(t *testing.T) {
+	s := newStory(t)
+	stop := s.startManager(t)
+	s.waitFor(t, "all are awake", torporv1alpha1.SlumberAwake)
+	testenv.ExpectEqual(t, "what follows", "2026-11-24T20:00:00Z", s.slumber.Status.NextTransitions[0].At.UTC().Format(time.RFC3339))
+
+	s.moveTo(t, beforeNight().Add(61*time.Minute))
+	s.waitFor(t, "the apps are stopped first", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
+	s.finish(t, "blog")
+	stop()
+	s.finish(t, "shop")
+	stop = s.startManager(t)
+	s.waitFor(t, "then the databases", torporv1alpha1.SlumberFallingAsleep, "blog", "shop", "store")
+	s.finish(t, "store")
+	s.waitFor(t, "all sleep", torporv1alpha1.SlumberAsleep, "blog", "shop", "store")
+	night := s.clusters["shop"].Status.ScheduledStops
+	if len(night) != 1 || len(night[0].Stops) != 1 || night[0].Stops[0].By != "Slumber nights" || night[0].Stops[0].Reason != "nobody works at night" {
+		t.Errorf("expected one stop of the Slumber, found %+v", night)
+	}
+	for name, cd := range s.clusters {
+		if cd.Spec.PowerState != "" || cd.Generation != 1 {
+			t.Errorf("%s: expected a spec that nobody has written, found %q in generation %d", name, cd.Spec.PowerState, cd.Generation)
+		}
+	}
+
+	s.moveTo(t, beforeNight().Add(12*time.Hour+time.Second))
+	s.waitFor(t, "the databases wake first", torporv1alpha1.SlumberWakingUp, "blog", "shop")
+	s.finish(t, "store")
+	s.waitFor(t, "then the apps", torporv1alpha1.SlumberWakingUp)
+	s.finish(t, "blog")
+	s.finish(t, "shop")
+	s.waitFor(t, "all are awake again", torporv1alpha1.SlumberAwake)
+	s.WaitForEvent(t, s.namespace, slumber.EventAllAwake, "Everything is awake")
+	if record := s.clusters["store"].Status.ScheduledStops[0].Stops[0]; record.StartedBy != "Slumber nights" || record.EndedAt == nil {
+		t.Errorf("expected the end to be recorded, found %+v", record)
+	}
+	stop()
+}
+
+// TestPeopleComeBeforeSlumbers has one cluster that somebody stopped before the night, one that somebody skips in it, and a Slumber that is
+// deleted.
+func TestPeopleComeBeforeSlumbers(t *testing.T) {
+	s := newStory(t)
+	stopped := []byte(`{"spec": {"powerState": "Hibernating"}}`)
+	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.clusters["store"], client.RawPatch(types.MergePatchType, stopped)))
+	s.finish(t, "store")
+	stop := s.startManager(t)
+	s.waitFor(t, "the day", torporv1alpha1.SlumberAwake, "store")
+	s.moveTo(t, beforeNight().Add(61*time.Minute))
+	s.waitFor(t, "the night begins", torporv1alpha1.SlumberFallingAsleep, "blog", "shop", "store")
+	s.annotate(t, s.clusters["shop"], torporv1alpha1.SkipUntilAnnotation, beforeNight().Add(3*time.Hour).Format(time.RFC3339))
+	s.finish(t, "blog")
+	s.waitFor(t, "one is skipped, and keeps nobody waiting", torporv1alpha1.SlumberAsleep, "blog", "store")
+	if record := s.clusters["shop"].Status.ScheduledStops[0].Stops[0]; record.StartedBy != torporv1alpha1.SkipUntilAnnotation {
+		t.Errorf("expected why it was started, found %+v", record)
+	}
+	s.moveTo(t, beforeNight().Add(3*time.Hour+time.Second))
+	s.waitFor(t, "the skip is over", torporv1alpha1.SlumberAsleep, "blog", "shop", "store")
+
+	testenv.ExpectNoError(t, s.Client.Delete(t.Context(), s.slumber))
+	testenv.Eventually(t, "the Slumber goes and lets all start but what somebody stopped", func() error {
+		err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(s.slumber), s.slumber)
+		for name, cd := range s.clusters {
+			if err := s.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd); err != nil {
+				return err
+			}
+			if s.isWanted(cd) != (name == "store") {
+				return fmt.Errorf("%s: found %+v", name, cd.Status.ScheduledStops)
+			}
+		}
+		return testenv.ErrorIf(client.IgnoreNotFound(err) != nil || err == nil, "expected no Slumber, found %v: %v", s.slumber.Finalizers, err)
+	})
+	stop()
+}
+
+// TestBadInputIsRefusedOrTold has schedules that the schema refuses, and one that only the controller can read.
+func TestBadInputIsRefusedOrTold(t *testing.T) {
+	s := newStory(t)
+	for what, change := range map[string]string{
+		"a wave without targets":   `{"spec": {"waves": [{"name": "a", "targets": []}]}}`,
+		"a kind that nobody knows": `{"spec": {"waves": [{"name": "a", "targets": [{"kind": "Pod", "selector": {}}]}]}}`,
+		"a timeout without a time": `{"spec": {"waveTimeout": "0s"}}`,
+		"a holiday of two forms":   `{"spec": {"holidays": [{"first": "2026-12-24", "last": "--12-26"}]}}`,
+		"a deadline of a second":   `{"spec": {"startingDeadlineSeconds": 1}}`,
+	} {
+		if err := s.Client.Patch(t.Context(), s.slumber.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(change))); err == nil {
+			t.Errorf("expected %s to be refused", what)
+		}
+	}
+	s.clock.SetTime(beforeNight().Add(61 * time.Minute))
+	stop := s.startManager(t)
+	s.waitFor(t, "the night begins", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
+	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"windows": [{"sleep": "0 20 31 2 *", "wake": "0 7 * * *"}]}}`))))
+	s.waitFor(t, "what slept sleeps on", torporv1alpha1.SlumberFallingAsleep, "blog", "shop")
+	s.WaitForEvent(t, s.namespace, slumber.EventInvalidSchedule, "expected a day that comes")
+	if c := meta.FindStatusCondition(s.slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c == nil || c.Status != metav1.ConditionTrue || c.Reason != torporv1alpha1.SlumberInvalidReason {
+		t.Errorf("expected the condition to say so, found %+v", c)
+	}
+	stop()
+}
