@@ -9,8 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	_ "time/tzdata" // The image has no time zones either.
+	_ "time/tzdata" // The image has no time zones.
 
 	_ "golang.org/x/crypto/x509roots/fallback" // The image has no authorities of its own.
 

@@ -280,15 +280,14 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	}
 }
 
-// WithRefusal says that members could not be stopped or started. A class names a member whose schema drops what was written.
-func (p Plan) WithRefusal(class, message string) Plan {
+// NoteRefusal says that members could not be stopped or started. A class names a member whose schema drops what was written.
+func (p *Plan) NoteRefusal(class, message string) {
 	reason := torporv1alpha1.SlumberWriteFailedReason
 	if class == torporv1alpha1.SlumberSchemaLacksFieldReason {
 		reason = class
 		message = "Expected status.scheduledStops in the schema of every member, found that it is dropped from " + message + "; install Torpor's CustomResourceDefinitions"
 	}
 	p.Ready, p.Stalled = decision.False(reason, message), decision.True(reason, message)
-	return p
 }
 
 func stateOf(shouldSleep, isDone bool) torporv1alpha1.SlumberState {

@@ -65,15 +65,18 @@ func TestTransitions(t *testing.T) {
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Tue 2028-02-29T12:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
 		},
 		"a holiday on leap days": {
-			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-29"}}}, "2026-01-01T00:00:00Z",
+			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-29"}}},
+			"2026-01-01T00:00:00Z",
 			[]string{"Asleep Tue 2028-02-29T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z", "Asleep Sun 2032-02-29T00:00:00Z"},
 		},
 		"holidays up to leap days": {
-			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-28", Last: "--02-29"}}}, "2027-01-01T00:00:00Z",
+			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Holidays: []torporv1alpha1.Holiday{{First: "--02-28", Last: "--02-29"}}},
+			"2027-01-01T00:00:00Z",
 			[]string{"Asleep Sun 2027-02-28T00:00:00Z", "Awake Mon 2027-03-01T00:00:00Z", "Asleep Mon 2028-02-28T00:00:00Z", "Awake Wed 2028-03-01T00:00:00Z"},
 		},
 		"windows that overlap": {
-			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Windows: []torporv1alpha1.SlumberWindow{{Sleep: "0 20 * * *", Wake: "0 7 * * *"}, {Sleep: "0 6 * * *", Wake: "0 9 * * *"}}}, "2026-11-26T12:00:00Z",
+			torporv1alpha1.SlumberSpec{TimeZone: "UTC", Windows: []torporv1alpha1.SlumberWindow{{Sleep: "0 20 * * *", Wake: "0 7 * * *"}, {Sleep: "0 6 * * *", Wake: "0 9 * * *"}}},
+			"2026-11-26T12:00:00Z",
 			[]string{"Asleep Thu 2026-11-26T20:00:00Z", "Awake Fri 2026-11-27T09:00:00Z"},
 		},
 		"a sleep and a wake at once wakes":        {specOf("UTC", "0 0 * * *", "0 * * * *"), "2026-11-26T12:00:00Z", nil},

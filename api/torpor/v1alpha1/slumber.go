@@ -97,7 +97,7 @@ type SlumberSpec struct {
 // SlumberWindow is a time that comes back: from one moment to the next of the other kind. A moment that a change to summer time leaves out
 // comes when the clocks have gone forward, and one that comes twice counts the first time.
 type SlumberWindow struct {
-	// Sleep is when it begins, as five fields of cron: minute, hour, day of the month, month, day of the week.
+	// Sleep is when it begins, as five fields of cron: minute, hour, day of the month, month and day of the week.
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=100
 	Sleep string `json:"sleep"`

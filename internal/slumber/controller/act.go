@@ -94,14 +94,12 @@ func (c Controller) writeStops(ctx context.Context, name string, write memberWri
 	applied.SetNamespace(write.GetNamespace())
 	applied.SetName(write.GetName())
 	applied.SetUID(write.GetUID()) // Another object of the same name has not been looked at.
-	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
-	defer cancel()
-	err = c.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(Name+"-"+name), client.ForceOwnership)
+	err = reconcile.ApplyStatus(ctx, c.client, applied, Name+"-"+name)
 	if err != nil && strings.Contains(err.Error(), fieldUnknown) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("write status.scheduledStops of %s %s: %w", write.kind.GVK.Kind, write.GetName(), err)
+		return false, fmt.Errorf("write status.scheduledStops: %w", err)
 	}
 	kept, _, _ := unstructured.NestedSlice(applied.Object, "status", "scheduledStops")
 	return len(kept) >= entries, nil

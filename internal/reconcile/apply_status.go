@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ApplyStatus writes fields of the status of an object that is not that of the pass, and becomes what the API server answers. What the owner
+// applied before and leaves out now is taken away; the rest is other field managers'.
+func ApplyStatus(ctx context.Context, c client.Client, applied *unstructured.Unstructured, owner string) error {
+	ctx, cancel := context.WithTimeout(ctx, APITimeout)
+	defer cancel()
+	if err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(owner), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply the status of %s %s: %w", applied.GetKind(), applied.GetName(), err)
+	}
+	return nil
+}
