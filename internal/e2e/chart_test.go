@@ -42,7 +42,7 @@ func TestChart(t *testing.T) {
 	}
 	hub := testenv.StartAPIServer(t)
 	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
-	hibernation, mysql, cf := []string{"hibernation", "sync", "machinepools"}, []string{"clustering", "provisioning", "backup"}, []string{"restart", "spaces", "deployments", "routes", "tasks", "lrp"}
+	hibernation, mysql, cf := []string{"hibernation", "sync", "machinepools", "slumber"}, []string{"clustering", "provisioning", "backup"}, []string{"restart", "spaces", "deployments", "routes", "tasks", "lrp"}
 	for features, controllers := range map[string][]string{
 		"hibernation": hibernation, "mysql": mysql, "cf": cf, "hibernation,mysql,cf": slices.Concat(hibernation, mysql, cf),
 	} {

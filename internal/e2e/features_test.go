@@ -28,8 +28,8 @@ func TestAFeatureThatIsLeftOffAsksForNothing(t *testing.T) {
 	w.hub.InstallCRDs(t)
 	w.hub.ExpectCreated(t, testenv.BuildClusterDeployment(types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "foreign"}, "missing", "missing"))
 	metrics := testenv.FreeAddress(t)
-	w.startManager(t, "--controllers=*,-hibernation,-sync,-machinepools", "--metrics-insecure", "--metrics-address", metrics)
-	expectGateStates(t, metrics, map[string]string{"hibernation": "Disabled", "sync": "Disabled", "machinepools": "Disabled", "clustering": "Running", "lrp": "Running"})
+	w.startManager(t, "--controllers=*,-hibernation,-sync,-machinepools,-slumber", "--metrics-insecure", "--metrics-address", metrics)
+	expectGateStates(t, metrics, map[string]string{"hibernation": "Disabled", "sync": "Disabled", "machinepools": "Disabled", "slumber": "Disabled", "clustering": "Running", "lrp": "Running"})
 	seen := 0
 	for _, r := range w.traffic.listRequests() {
 		if strings.Contains(r.name, "hive.openshift.io") || strings.HasPrefix(r.name, "save ") {
@@ -73,7 +73,7 @@ func TestHibernationAlone(t *testing.T) {
 	cluster, metrics := w.createCluster(t, "alone", time.Hour), testenv.FreeAddress(t)
 	m := w.startManager(t, "--metrics-insecure", "--metrics-address", metrics, "--leader-elect", "--namespace", namespace)
 	expectGateStates(t, metrics, map[string]string{
-		"hibernation": "Running", "sync": "Running", "machinepools": "Running", "clustering": "Forbidden", "provisioning": "Forbidden", "backup": "Forbidden", "restart": "Forbidden",
+		"hibernation": "Running", "sync": "Running", "machinepools": "Running", "slumber": "Running", "clustering": "Forbidden", "provisioning": "Forbidden", "backup": "Forbidden", "restart": "Forbidden",
 		"spaces": "Forbidden", "deployments": "Forbidden", "routes": "Forbidden", "tasks": "Forbidden", "lrp": "Forbidden",
 	})
 	cluster.reachPowerState(t, hivev1.PowerStateHibernating)
