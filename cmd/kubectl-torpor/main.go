@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
 )
 
@@ -20,5 +21,5 @@ func main() {
 	klog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	os.Exit(torpor.Run(ctx, torpor.Streams{Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
+	os.Exit(torpor.Run(ctx, torpor.Streams{Out: os.Stdout, Err: os.Stderr}, completion.PluginArguments(os.Args)))
 }

@@ -25,7 +25,7 @@ func rootCommand(logs io.Writer, env func(string) string) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), shipBinlogsCommand(logs, env), copyCommand(), cfAPICommand(logs), takeOverCommand(os.Stdout), uninstallCommand(os.Stdout), versionCommand(), installCommand())
+	root.AddCommand(managerCommand(logs, env), backupCommand(logs, env), restoreCommand(logs, env), shipBinlogsCommand(logs, env), copyCommand(), cfAPICommand(logs), takeOverCommand(os.Stdout), uninstallCommand(os.Stdout), versionCommand(), installCommand(), checkCommand())
 	return root
 }
 

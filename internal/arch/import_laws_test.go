@@ -215,6 +215,11 @@ func programLaws() []importLaw {
 			packages: "internal/uninstall", reason: "what takes Torpor away knows names and no feature",
 			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/bulk", "internal/install", "internal/installation", "internal/otherwriter", "internal/stoprecord", "internal/decision"),
 		},
+		pureLaw("internal/preflight").alsoReaching("internal/install"),
+		{
+			packages: "internal/preflight/hub", reason: "what looks before anything is installed knows names and no feature",
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/install", "internal/installation", "internal/preflight", "internal/decision"),
+		},
 		{
 			packages: "internal/bulk", reason: "changing many objects knows no kind",
 		},
@@ -228,7 +233,7 @@ func programLaws() []importLaw {
 		},
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
-			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/uninstall", "internal/bulk", "internal/takeover", "internal/cf/api", "internal/mysql/backup/job", "internal/install", "internal/cli/exit", "config/crd"},
+			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/uninstall", "internal/bulk", "internal/takeover", "internal/cf/api", "internal/mysql/backup/job", "internal/install", "internal/preflight", "internal/preflight/hub", "internal/cli/exit", "config/crd"},
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}

@@ -22,6 +22,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/stops"
@@ -76,6 +77,7 @@ func (p *partCommand) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&p.wait, "wait", false, "return when the status reports it")
 	f.DurationVar(&p.timeout, "timeout", defaultTimeout, "how long to wait for all of them; then the exit code is 3")
 	f.StringVarP(&p.output, "output", "o", "", "json, or empty for text")
+	completion.OfferValues(cmd, "output", "json")
 	cmd.ValidArgsFunction = p.completeClusterNames(0)
 	cmd.Args = p.selection.validateArgs
 }

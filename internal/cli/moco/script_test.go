@@ -28,14 +28,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	testscript.Main(m, map[string]func(){"kubectl-moco": func() {
-		os.Exit(NewPlugin(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Run(context.Background(), os.Args[1:]))
-	}})
+	run := func() {
+		os.Exit(NewPlugin(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}).Run(context.Background(), completion.PluginArguments(os.Args)))
+	}
+	testscript.Main(m, map[string]func(){"kubectl-moco": run, "kubectl_complete-moco": run})
 }
 
 // TestPlugin asks a real API server; its subtests share one, which takes seconds to start.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
@@ -84,6 +85,7 @@ func (a *commands) newStatusCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&everywhere, "all-namespaces", "A", false, "the clusters of all namespaces")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or empty for text")
+	completion.OfferValues(cmd, "output", "json")
 	return cmd
 }
 

@@ -24,15 +24,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
-	testscript.Main(m, map[string]func(){"kubectl-torpor": func() {
-		os.Exit(Run(context.Background(), Streams{Out: os.Stdout, Err: os.Stderr}, os.Args[1:]))
-	}})
+	run := func() {
+		os.Exit(Run(context.Background(), Streams{Out: os.Stdout, Err: os.Stderr}, completion.PluginArguments(os.Args)))
+	}
+	testscript.Main(m, map[string]func(){"kubectl-torpor": run, "kubectl_complete-torpor": run})
 }
 
 // TestPlugin asks a real API server, which takes seconds to start. First it serves none of the kinds, then one, then all.

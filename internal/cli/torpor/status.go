@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
 
@@ -46,13 +47,14 @@ may not list, which is said.`,
 
   # Two objects, for a program
   kubectl torpor status mysqlcluster/test cfapp/shop -o json`,
-		ValidArgsFunction: a.completeTargets(0),
+		ValidArgsFunction: a.completeNames(0, stoppableKinds(), stopRow.displayName),
 		RunE:              s.run,
 	}
 	cmd.Flags().BoolVarP(&s.isEverywhere, "all-namespaces", "A", false, "the objects of all namespaces")
 	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "labels of the objects, such as team=a, instead of names")
 	cmd.Flags().BoolVarP(&s.watches, watchFlag, "w", false, "go on, and print what changes")
 	cmd.Flags().StringVarP(&s.output, "output", "o", "", "json, yaml, wide, or empty for text")
+	completion.OfferValues(cmd, "output", "json", "yaml", "wide")
 	return cmd
 }
 
@@ -230,33 +232,4 @@ func formatCell(text string) string {
 		}
 	}, text)
 	return cmp.Or(strings.Join(strings.Fields(printable), " "), "-")
-}
-
-// completeTargets completes names in a shell. A command takes at most limit of them, any number for 0.
-func (a *commands) completeTargets(limit int) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if limit > 0 && len(args) >= limit {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		kube, err := a.connect()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		ctx, cancel := limitCommand(cmd)
-		defer cancel()
-		var names []string
-		for _, k := range stoppableKinds() {
-			// A kind that cannot be listed has no names to offer; the others have.
-			rows, _, err := kube.listRows(ctx, k, labels.Everything())
-			if err != nil {
-				continue
-			}
-			for _, r := range rows {
-				if !slices.Contains(args, r.displayName()) {
-					names = append(names, r.displayName())
-				}
-			}
-		}
-		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
-	}
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
 )
@@ -116,7 +117,7 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use: fmt.Sprintf("%s (%s) [-A]", name, objects), Short: short, Long: v.longText, Example: example,
-		ValidArgsFunction: v.completeTargets(0), RunE: v.run,
+		ValidArgsFunction: v.completeObjects, RunE: v.run,
 	}
 	f := cmd.Flags()
 	f.BoolVarP(&v.isEverywhere, "all-namespaces", "A", false, "with --selector: the objects of all namespaces")
@@ -134,6 +135,9 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 		f.BoolVar(&v.waits, waitFlag, false, "return when the statuses report it")
 		f.DurationVar(&v.timeout, timeoutFlag, defaultTimeout, "how long to wait for all of them; then the exit code is 3")
 	}
+	completion.OfferValues(cmd, "dry-run", dryRunServer, dryRunNone)
+	completion.OfferValues(cmd, "output", "json", "yaml")
+	completion.OfferValues(cmd, "part", clusteringPart, reconciliationPart)
 	return cmd
 }
 

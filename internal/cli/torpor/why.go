@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/internal/cli/completion"
 )
 
 // explanation is what why says of one object.
@@ -29,7 +31,7 @@ func (a *commands) newWhyCommand() *cobra.Command {
   # For a program
   kubectl torpor why cfapp/shop -o yaml`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTargets(1),
+		ValidArgsFunction: a.completeNames(1, stoppableKinds(), stopRow.displayName),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rows, err := a.getTarget(cmd, output, args[0])
 			if err != nil {
@@ -43,6 +45,7 @@ func (a *commands) newWhyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json, yaml, or empty for text")
+	completion.OfferValues(cmd, "output", "json", "yaml")
 	return cmd
 }
 
@@ -137,7 +140,7 @@ func (a *commands) newHistoryCommand() *cobra.Command {
   # For a program
   kubectl torpor history clusterdeployment/mycluster -o json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeTargets(1),
+		ValidArgsFunction: a.completeNames(1, stoppableKinds(), stopRow.displayName),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rows, err := a.getTarget(cmd, output, args[0])
 			if err != nil {
@@ -155,6 +158,7 @@ func (a *commands) newHistoryCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "json, yaml, or empty for text")
+	completion.OfferValues(cmd, "output", "json", "yaml")
 	return cmd
 }
 

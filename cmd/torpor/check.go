@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/preflight"
+	"github.com/torpor-dev/torpor/internal/preflight/hub"
+)
+
+// checkTimeout bounds all calls together.
+const checkTimeout = time.Minute
+
+func checkCommand() *cobra.Command {
+	var kubeconfig, output string
+	o := hub.Observer{Clock: clock.RealClock{}}
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Say whether a hub is ready for Torpor, before it is installed or upgraded; nothing is changed",
+		Long: `Say whether a hub is ready for Torpor: its version and APIs, whether it can note who stops things, whose the
+CustomResourceDefinitions are, whether another Torpor acts, your rights, the certificate of the webhook, and the clock.
+docs/install.md says what each check means. Nothing is changed.
+
+Exit codes: 0 if nothing failed, also if there are warnings; 4 if something failed; 1 if the hub could not be asked.`,
+		Example: `  torpor check
+  torpor check --namespace torpor-system -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "" && output != "json" {
+				return exit.WrongUsage("--output: expected json or nothing, found %q", output)
+			}
+			cfg, err := loadKubeconfig(kubeconfig, "hub")
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), checkTimeout)
+			defer cancel()
+			o.Config = cfg
+			seen, err := o.Observe(ctx)
+			if err != nil {
+				return err
+			}
+			findings := preflight.Judge(seen)
+			if err := writeFindings(cmd.OutOrStdout(), output, findings); err != nil {
+				return err
+			}
+			if !preflight.IsReady(findings) {
+				return exit.Error{Code: exit.Refused, Err: errors.New("the hub is not ready for Torpor: see what failed")}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the hub; empty uses KUBECONFIG, then the cluster this runs in")
+	cmd.Flags().StringVar(&o.Namespace, "namespace", "torpor-system", "namespace of the installation")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "json, or nothing for a table")
+	return cmd
+}
+
+func writeFindings(out io.Writer, format string, findings []preflight.Finding) error {
+	if format == "json" {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		if err := e.Encode(findings); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range findings {
+		text := f.Message
+		if f.Remedy != "" {
+			text += " (" + f.Remedy + ")"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Check, f.State, text)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"slices"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// completeNames completes the names of objects of some kinds in a shell. A command takes at most limit of them, any number for 0.
+func (a *commands) completeNames(limit int, kinds []stoppableKind, nameOf func(stopRow) string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if limit > 0 && len(args) >= limit {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		kube, err := a.connect()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		ctx, cancel := limitCommand(cmd)
+		defer cancel()
+		var names []string
+		for _, k := range kinds {
+			// A kind that cannot be listed has no names to offer; the others have.
+			rows, _, err := kube.listRows(ctx, k, labels.Everything())
+			if err != nil {
+				continue
+			}
+			for _, r := range rows {
+				if name := nameOf(r); !slices.Contains(args, name) {
+					names = append(names, name)
+				}
+			}
+		}
+		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeObjects completes what the verb takes: kinds beside a selector, names without a kind where the kind is known, and else both.
+func (v *verbCommand) completeObjects(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	kinds := slices.DeleteFunc(stoppableKinds(), func(k stoppableKind) bool {
+		return v.kindName != "" && !k.hasName(v.kindName) || v.verb == restartVerb && k.restart == nil
+	})
+	if cmd.Flags().Changed("selector") {
+		var names []string
+		for _, k := range kinds {
+			if len(args) == 0 && v.kindName == "" {
+				names = append(names, k.names[0])
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+	nameOf := stopRow.displayName
+	if v.kindName != "" {
+		nameOf = func(r stopRow) string { return r.Name }
+	}
+	return v.completeNames(0, kinds, nameOf)(cmd, args, toComplete)
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package hub looks at a hub before Torpor is installed or upgraded. It reads only.
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"slices"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/torpor-dev/torpor/config/crd"
+	"github.com/torpor-dev/torpor/internal/install"
+	"github.com/torpor-dev/torpor/internal/installation"
+	"github.com/torpor-dev/torpor/internal/preflight"
+)
+
+// webhookName is that of both configurations of the admission of apps.
+const webhookName = "torpor"
+
+// Observer looks at one hub.
+type Observer struct {
+	Config *rest.Config
+	// Namespace is that of the installation that is asked for.
+	Namespace string
+	Clock     clock.PassiveClock
+}
+
+// Observe reads what the decision needs. What the caller may not read is an error; what is not there is an observation.
+func (o Observer) Observe(ctx context.Context) (preflight.Observed, error) {
+	seen := preflight.Observed{Namespace: o.Namespace}
+	kube, err := kubernetes.NewForConfig(o.Config)
+	if err != nil {
+		return seen, fmt.Errorf("make a client of the hub: %w", err)
+	}
+	definitions, err := clientset.NewForConfig(o.Config)
+	if err != nil {
+		return seen, fmt.Errorf("make a client of the hub: %w", err)
+	}
+	if err := o.observeClock(ctx, &seen); err != nil {
+		return seen, err
+	}
+	version, err := kube.Discovery().ServerVersion()
+	if err != nil {
+		return seen, fmt.Errorf("ask for the version of the hub: %w", err)
+	}
+	seen.Version = version.GitVersion
+	if seen.Served, err = listServed(kube); err != nil {
+		return seen, err
+	}
+	if seen.Missing, err = listMissingRights(ctx, kube, o.Namespace); err != nil {
+		return seen, err
+	}
+	if seen.Definitions, err = judgeDefinitions(ctx, definitions); err != nil {
+		return seen, err
+	}
+	if seen.Webhooks, err = listWebhooks(ctx, kube); err != nil {
+		return seen, err
+	}
+	lease, err := kube.CoordinationV1().Leases(installation.LeaseNamespace).Get(ctx, installation.LeaseName, metav1.GetOptions{})
+	switch {
+	case k8serrors.IsNotFound(err):
+	case err != nil:
+		return seen, fmt.Errorf("read the Lease of the installation: %w", err)
+	default:
+		seen.Acting = findActing(lease.Spec.HolderIdentity, lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds, seen.Now)
+	}
+	return seen, nil
+}
+
+// findActing returns the holder of a Lease that is not over.
+func findActing(holder *string, renewed *metav1.MicroTime, seconds *int32, now time.Time) string {
+	if holder == nil || renewed == nil || seconds == nil || now.Sub(renewed.Time) > time.Duration(*seconds)*time.Second {
+		return ""
+	}
+	return *holder
+}
+
+// observeClock compares this machine's clock with that of the header of an answer.
+func (o Observer) observeClock(ctx context.Context, seen *preflight.Observed) error {
+	client, err := rest.HTTPClientFor(o.Config)
+	if err != nil {
+		return fmt.Errorf("make a client of the hub: %w", err)
+	}
+	address, _, err := rest.DefaultServerUrlFor(o.Config)
+	if err != nil {
+		return fmt.Errorf("read the address of the hub: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address.JoinPath("version").String(), http.NoBody)
+	if err != nil {
+		return fmt.Errorf("make a request: %w", err)
+	}
+	asked := o.Clock.Now()
+	answer, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask the hub for the time: %w", err)
+	}
+	seen.Now = o.Clock.Now()
+	seen.Travel = seen.Now.Sub(asked)
+	if at, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+		seen.ServerTime = at
+	}
+	return answer.Body.Close()
+}
+
+// listServed asks for each group version once. One that is not served has no resources.
+func listServed(kube kubernetes.Interface) ([]preflight.Resource, error) {
+	var served []preflight.Resource
+	known := map[string]*metav1.APIResourceList{}
+	for _, r := range append(preflight.NeededResources(), preflight.RecordResource()) {
+		groupVersion := metav1.GroupVersion{Group: r.Group, Version: r.Version}.String()
+		list, isKnown := known[groupVersion]
+		if !isKnown {
+			var err error
+			list, err = kube.Discovery().ServerResourcesForGroupVersion(groupVersion)
+			if err != nil && !k8serrors.IsNotFound(err) {
+				return nil, fmt.Errorf("ask for the kinds of %s: %w", groupVersion, err)
+			}
+			known[groupVersion] = list
+		}
+		if list != nil && slices.ContainsFunc(list.APIResources, func(found metav1.APIResource) bool { return found.Name == r.Name }) {
+			served = append(served, r)
+		}
+	}
+	return served, nil
+}
+
+func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace string) ([]preflight.Right, error) {
+	var missing []preflight.Right
+	for _, r := range append(preflight.NeededRights(), preflight.GrantingRights()...) {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: r.Verb, Group: r.Resource.Group, Version: r.Resource.Version, Resource: r.Resource.Name, Namespace: namespaceOf(r.Resource, namespace),
+		}}}
+		answer, err := kube.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("ask for the right to %s: %w", r, err)
+		}
+		if !answer.Status.Allowed {
+			missing = append(missing, r)
+		}
+	}
+	return missing, nil
+}
+
+// namespaceOf is the namespace of the installation for what is in one.
+func namespaceOf(r preflight.Resource, namespace string) string {
+	switch r.Name {
+	case "serviceaccounts", "services", "deployments", "roles", "rolebindings", "poddisruptionbudgets", "networkpolicies":
+		return namespace
+	default:
+		return metav1.NamespaceAll
+	}
+}
+
+func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]install.Judgement, error) {
+	files, err := fs.Glob(crd.Files, "*_*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("list the definitions: %w", err)
+	}
+	var all []install.Judgement
+	for _, file := range files {
+		data, err := crd.Files.ReadFile(file)
+		ours := &apiextensionsv1.CustomResourceDefinition{}
+		if err = errors.Join(err, yaml.Unmarshal(data, ours)); err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		served, err := hub.ApiextensionsV1().CustomResourceDefinitions().Get(ctx, ours.Name, metav1.GetOptions{})
+		if k8serrors.IsNotFound(err) {
+			served, err = nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s from the hub: %w", ours.Name, err)
+		}
+		judgement, err := install.JudgeCRD(ours, served)
+		if err != nil {
+			return nil, fmt.Errorf("compare %s: %w", ours.Name, err)
+		}
+		all = append(all, judgement)
+	}
+	return all, nil
+}
+
+// listWebhooks returns none where the admission of apps is not installed.
+func listWebhooks(ctx context.Context, kube kubernetes.Interface) ([]preflight.WebhookClient, error) {
+	var found []preflight.WebhookClient
+	add := func(name string, c admissionregistrationv1.WebhookClientConfig) {
+		found = append(found, preflight.WebhookClient{Name: name, CABundle: c.CABundle})
+	}
+	mutating, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, webhookName, metav1.GetOptions{})
+	if err != nil && !k8serrors.IsNotFound(err) {
+		return nil, fmt.Errorf("read the webhook configuration: %w", err)
+	}
+	validating, validatingErr := kube.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, webhookName, metav1.GetOptions{})
+	if validatingErr != nil && !k8serrors.IsNotFound(validatingErr) {
+		return nil, fmt.Errorf("read the webhook configuration: %w", validatingErr)
+	}
+	if err == nil {
+		for _, w := range mutating.Webhooks {
+			add(w.Name, w.ClientConfig)
+		}
+	}
+	if validatingErr == nil {
+		for _, w := range validating.Webhooks {
+			add(w.Name, w.ClientConfig)
+		}
+	}
+	return found, nil
+}

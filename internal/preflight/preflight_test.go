@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preflight
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/install"
+)
+
+func now() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) }
+
+// bundleUntil returns the certificate of an authority.
+func bundleUntil(t *testing.T, ends time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: ends.AddDate(-1, 0, 0), NotAfter: ends}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+func TestJudge(t *testing.T) {
+	definition := func(state install.State) install.Judgement {
+		return install.Judgement{Name: "clusterdeployments.hive.openshift.io", State: state, Managers: []string{"hive-operator"}, Lacks: []string{"status.stops"}}
+	}
+	needed := NeededRights()
+	for name, row := range map[string]struct {
+		change func(*Observed)
+		check  Check
+		want   State
+		says   string
+	}{
+		"an old Kubernetes fails":                      {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
+		"the oldest one that does passes":              {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
+		"a version that nobody can read is told":       {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
+		"a kind that is not served fails":              {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
+		"without mutating policies the record is less": {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "stays unknown"},
+		"definitions that are missing are no trouble":  {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
+		"an older definition is told":                  {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
+		"a foreign definition is told with whose it is": {
+			func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Foreign)} }, DefinitionsCheck, Warned,
+			"another project's, written by hive-operator; left as it is; Torpor lacks status.stops",
+		},
+		"the installation itself may act":              {func(o *Observed) { o.Acting = "torpor-system" }, InstallationCheck, Passed, "torpor-system acts"},
+		"another installation fails":                   {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one of namespace elsewhere acts"},
+		"a missing right fails and is named":           {func(o *Observed) { o.Missing = []Right{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "none to create namespaces"},
+		"who cannot grant more than they have is told": {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
+		"a webhook without a caBundle fails":           {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found 0 bytes"},
+		"a webhook with something else fails":          {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},
+		"a caBundle that has ended fails":              {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}} }, WebhookCheck, Failed, "ended at 2026-11-24T11:00:00Z"},
+		"a caBundle that ends soon is told":            {func(o *Observed) { o.Webhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(time.Hour))}} }, WebhookCheck, Warned, "2026-11-24T13:00:00Z"},
+		"the later of two authorities counts": {func(o *Observed) {
+			o.Webhooks = []WebhookClient{{CABundle: slices.Concat(bundleUntil(t, now().Add(-time.Hour)), bundleUntil(t, now().AddDate(0, 1, 0)))}}
+		}, WebhookCheck, Passed, "2026-12-24"},
+		"a second is no skew, since the header has none": {func(o *Observed) { o.ServerTime = now().Add(-5900 * time.Millisecond) }, ClockCheck, Passed, "agree"},
+		"the way of the answer is no skew":               {func(o *Observed) { o.ServerTime = now().Add(-20 * time.Second); o.Travel = 15 * time.Second }, ClockCheck, Passed, "agree"},
+		"some seconds are told":                          {func(o *Observed) { o.ServerTime = now().Add(21 * time.Second) }, ClockCheck, Warned, "20s apart"},
+		"minutes fail":                                   {func(o *Observed) { o.ServerTime = now().Add(-3 * time.Minute) }, ClockCheck, Failed, "2m59s apart"},
+		"a server without a clock is told":               {func(o *Observed) { o.ServerTime = time.Time{} }, ClockCheck, Warned, "did not say"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := Observed{
+				Version: "v1.36.3", Served: append(NeededResources(), RecordResource()), Namespace: "torpor-system", Now: now(), ServerTime: now(),
+				Definitions: []install.Judgement{{Name: "cfdeployments.torpor.dev", State: install.Current}},
+			}
+			if ready := Judge(seen); !IsReady(ready) || len(ready) != len(ListChecks()) {
+				t.Fatalf("expected one finding of each check and nothing that failed, found %+v", ready)
+			}
+			row.change(&seen)
+			findings := Judge(seen)
+			if i := slices.IndexFunc(findings, func(f Finding) bool {
+				return f.Check == row.check && f.State == row.want && strings.Contains(f.Message, row.says)
+			}); i < 0 || IsReady(findings) != (row.want != Failed) {
+				t.Errorf("expected %s to be %s and to say %q, found %+v", row.check, row.want, row.says, findings)
+			}
+			for _, f := range findings {
+				if f.Check != row.check && f.State != Passed {
+					t.Errorf("expected nothing else, found %+v", f)
+				}
+				if f.State != Passed && f.Remedy == "" {
+					t.Errorf("expected what to do, found %+v", f)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryCheckIsInTheManual(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range ListChecks() {
+		if !strings.Contains(string(page), "\n| `"+string(c)+"` | ") {
+			t.Errorf("expected a row of %s in docs/install.md, found none", c)
+		}
+	}
+}
