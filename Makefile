@@ -78,7 +78,7 @@ generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the refe
 	@go tool -modfile=go.tools.mod controller-gen object:headerFile=config/boilerplate.go.txt crd \
 	  paths=./api/... paths=./internal/... output:crd:dir=config/crd
 	@.ci/generate-roles
-	@cd internal && TORPOR_UPDATE=1 go test -count=1 ./hibernation ./arch ./cf/api -run 'Diagram|Reference|SpecPages|Documented' >/dev/null
+	@cd internal && TORPOR_UPDATE=1 go test -count=1 ./hibernation ./arch ./cf/api ./manager -run 'Diagram|Reference|SpecPages|Documented' >/dev/null
 	@cd conditional && TORPOR_UPDATE=1 go test -count=1 . -run Diagram >/dev/null
 fmt lint: ## Format or lint all modules
 	@for module in . conditional conditional/bench local local/dns; do \

@@ -368,14 +368,18 @@ func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
 	}
 }
 
-// actuators is the list of clouds. The next cloud is one more line.
-func actuators(o Options) map[string]actuator.Actuator {
-	byPlatform := map[string]actuator.Actuator{}
-	for _, a := range []actuator.Actuator{
+// listPlatforms is the list of clouds. The next cloud is one more line, in the order of their names.
+func listPlatforms(o Options) []actuator.Describer {
+	return []actuator.Describer{
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
 		azure.New(azure.Options{Endpoints: o.endpoints}),
 		openstack.New(openstack.Options{Endpoints: o.endpoints}),
-	} {
+	}
+}
+
+func actuators(o Options) map[string]actuator.Actuator {
+	byPlatform := map[string]actuator.Actuator{}
+	for _, a := range listPlatforms(o) {
 		byPlatform[a.Platform()] = a
 	}
 	return byPlatform

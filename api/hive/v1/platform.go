@@ -2,6 +2,8 @@
 
 package v1
 
+import "reflect"
+
 // Platform is the cloud of a cluster. Platforms that are not listed are kept as they are.
 //
 // +kubebuilder:pruning:PreserveUnknownFields
@@ -46,23 +48,24 @@ type PlatformSettings struct {
 	Missing []string
 }
 
-// PlatformSettings returns the settings of the platform that is set. A new platform is a file with its fields, a field above and a case
-// here.
+// platformFields are the fields of one platform.
+type platformFields interface {
+	settings(metadata ClusterMetadata) PlatformSettings
+}
+
+// PlatformSettings returns the settings of the first platform that is set. A new platform is a file with its fields, and a field of
+// Platform.
 func (s ClusterDeploymentSpec) PlatformSettings() PlatformSettings {
 	metadata := ClusterMetadata{}
 	if s.ClusterMetadata != nil {
 		metadata = *s.ClusterMetadata
 	}
-	switch {
-	case s.Platform.AWS != nil:
-		return s.Platform.AWS.settings(metadata)
-	case s.Platform.Azure != nil:
-		return s.Platform.Azure.settings(metadata)
-	case s.Platform.OpenStack != nil:
-		return s.Platform.OpenStack.settings(metadata)
-	default:
-		return PlatformSettings{}
+	for _, field := range reflect.ValueOf(s.Platform).Fields() {
+		if platform, ok := field.Interface().(platformFields); ok && !field.IsNil() {
+			return platform.settings(metadata)
+		}
 	}
+	return PlatformSettings{}
 }
 
 // emptyFields returns which of the fields, by their paths, are empty, in the order given.

@@ -30,6 +30,7 @@ import (
 var (
 	_ actuator.Actuator      = (*Actuator)(nil)
 	_ actuator.BatchActuator = (*Actuator)(nil)
+	_ actuator.Describer     = (*Actuator)(nil)
 	_ actuator.Terminator    = (*Actuator)(nil)
 )
 
@@ -79,6 +80,14 @@ func New(o Options) *Actuator {
 
 // Platform implements actuator.Actuator.
 func (*Actuator) Platform() string { return "aws" }
+
+// Describe implements actuator.Describer.
+func (*Actuator) Describe() actuator.Description {
+	return actuator.Description{
+		FoundBy: "the tag `kubernetes.io/cluster/INFRA_ID=owned`", Stopped: "stopped", Credentials: "keys, a profile, a role",
+		Calls: "one listing for 200 clusters, one order for 900 machines",
+	}
+}
 
 const (
 	// pageSize is for one cluster, batchPageSize for many: a page of machines that have everything must not be too large to be read.

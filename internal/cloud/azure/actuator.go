@@ -20,6 +20,7 @@ import (
 var (
 	_ actuator.Actuator      = (*Actuator)(nil)
 	_ actuator.BatchActuator = (*Actuator)(nil)
+	_ actuator.Describer     = (*Actuator)(nil)
 )
 
 // Options say how to reach the cloud. The zero Options are good for production.
@@ -56,6 +57,14 @@ func New(o Options) *Actuator {
 
 // Platform implements actuator.Actuator.
 func (*Actuator) Platform() string { return "azure" }
+
+// Describe implements actuator.Describer.
+func (*Actuator) Describe() actuator.Description {
+	return actuator.Description{
+		FoundBy: "the resource group", Stopped: "deallocated", Credentials: "a service principal with a secret or a certificate",
+		Calls: "one listing for a subscription, one order for each machine",
+	}
+}
 
 // AccountOf implements actuator.BatchActuator.
 func (a *Actuator) AccountOf(_ context.Context, t actuator.Target) (string, error) {

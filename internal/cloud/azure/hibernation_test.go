@@ -3,15 +3,9 @@
 package azure
 
 import (
-	"fmt"
-	"os"
 	"testing"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -19,55 +13,31 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too.
+// TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too. One of the machines is shut
+// down from within before it hibernates.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	env, cloud := testenv.Start(t), startAzure(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 3)
-	c.ShutDown(t, ids[2])
-	name := client.ObjectKey{Namespace: env.CreateNamespace(t), Name: "sleepy"}
-	kubeconfig, err := os.ReadFile(env.KubeconfigPath(t))
-	testenv.ExpectNoError(t, err)
-	for secret, data := range map[string]map[string][]byte{"cloud": goodCredentials(), "admin": {"kubeconfig": kubeconfig}} {
-		testenv.ExpectNoError(t, env.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: secret}, Data: data}))
-	}
-	cd := testenv.BuildClusterDeployment(name, "", "admin")
-	cd.Spec.Platform = hivev1.Platform{Azure: &hivev1.AzurePlatform{Region: "westeurope", CredentialsSecretRef: hivev1.LocalObjectReference{Name: "cloud"}}}
-	cd.Spec.ClusterMetadata.Platform = &hivev1.ClusterPlatformMetadata{Azure: &hivev1.AzureClusterMetadata{ResourceGroupName: c.group}}
-	cd.Spec.PowerState = hivev1.PowerStateHibernating
-	testenv.ExpectNoError(t, env.Client.Create(t.Context(), cd))
-	lease := createNode(t, env)
-	testenv.StartManager(t, env, controller.Controller{
-		Actuators: map[string]actuator.Actuator{"azure": cloud.actuator}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
-	}.SetupWithManager)
-
-	for _, row := range []struct {
-		state hivev1.PowerState
-		power string
-	}{{hivev1.PowerStateHibernating, "deallocated"}, {hivev1.PowerStateRunning, "running"}} {
-		before := cd.DeepCopy()
-		cd.Spec.PowerState = row.state
-		testenv.ExpectNoError(t, env.Client.Patch(t.Context(), cd, client.MergeFrom(before)))
-		testenv.Eventually(t, "the cluster is "+string(row.state), func() error {
-			renewed := lease.DeepCopy()
-			renewed.Spec.RenewTime = new(metav1.NowMicro())
-			if err := env.Client.Patch(t.Context(), renewed, client.MergeFrom(lease)); err != nil {
-				return err
+	testenv.HibernationStory{
+		Platform:    hivev1.Platform{Azure: &hivev1.AzurePlatform{Region: "westeurope", CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
+		Metadata:    hivev1.ClusterMetadata{InfraID: "sleepy", Platform: &hivev1.ClusterPlatformMetadata{Azure: &hivev1.AzureClusterMetadata{ResourceGroupName: c.group}}},
+		Credentials: goodCredentials(),
+		Setup: controller.Controller{
+			Actuators: map[string]actuator.Actuator{"azure": cloud.actuator}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+		}.SetupWithManager,
+		Check: func(state hivev1.PowerState) {
+			want := map[hivev1.PowerState]string{hivev1.PowerStateHibernating: "deallocated", hivev1.PowerStateRunning: "running"}[state]
+			for _, id := range ids {
+				if got := cloud.powerOf(id); got != want {
+					t.Errorf("%s: machine %s is %s, want %s", state, id, got, want)
+				}
 			}
-			if err := env.Client.Get(t.Context(), name, cd); err != nil {
-				return err
+			if state == hivev1.PowerStateRunning {
+				c.ShutDown(t, ids[2]) // It is paid for until it is deallocated.
 			}
-			if cd.Status.PowerState != string(row.state) {
-				return fmt.Errorf("found %q: %+v", cd.Status.PowerState, cd.Status.Conditions)
-			}
-			return nil
-		})
-		for _, id := range ids {
-			if got := cloud.powerOf(id); got != row.power {
-				t.Errorf("%s: machine %s is %s, want %s", row.state, id, got, row.power)
-			}
-		}
-	}
+		},
+	}.Run(t, env)
 }
 
 // powerOf returns the power state of a machine that is in no transition.
@@ -75,19 +45,4 @@ func (s *simulatedAzure) powerOf(id string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.machines[id].power
-}
-
-// createNode makes the one node that the cluster has, and the lease by which it shows that it lives.
-func createNode(t *testing.T, env *testenv.Environment) *coordinationv1.Lease {
-	t.Helper()
-	const name = "sleepy-node"
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
-	testenv.Eventually(t, "a node with a lease", func() error {
-		if err := env.Client.Create(t.Context(), node); client.IgnoreAlreadyExists(err) != nil {
-			return err
-		}
-		return client.IgnoreAlreadyExists(env.Client.Create(t.Context(), lease))
-	})
-	return lease
 }

@@ -24,6 +24,7 @@ import (
 var (
 	_ actuator.Actuator      = (*Actuator)(nil)
 	_ actuator.BatchActuator = (*Actuator)(nil)
+	_ actuator.Describer     = (*Actuator)(nil)
 )
 
 // maxCachedClients is how many clients are kept: far more than one hub has projects.
@@ -65,6 +66,14 @@ func New(o Options) *Actuator {
 
 // Platform implements actuator.Actuator.
 func (*Actuator) Platform() string { return "openstack" }
+
+// Describe implements actuator.Describer.
+func (*Actuator) Describe() actuator.Description {
+	return actuator.Description{
+		FoundBy: "the property `" + clusterProperty + "`", Stopped: "stopped", Credentials: "`" + cloudsKey + "` with a password or an application credential",
+		Calls: "one listing for a project, one order for each server",
+	}
+}
 
 // AccountOf implements actuator.BatchActuator.
 func (a *Actuator) AccountOf(_ context.Context, t actuator.Target) (string, error) {
