@@ -33,6 +33,7 @@ func TestReferencePageSaysWhatTheCodeSays(t *testing.T) {
 	for _, part := range []struct{ title, ending string }{
 		{"Conditions", "Condition"},
 		{"Reasons of conditions, and of the events that tell their changes", "Reason"},
+		{"Findings before a stop, which are reasons of HibernationPossible, too", "Finding"},
 		{"Annotations", "Annotation"},
 		{"Labels", "Label"},
 	} {

@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/stops",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/stops",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -96,6 +96,7 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/statusannotation"),
 		pureLaw("internal/install"),
 		pureLaw("internal/stoprecord"),
+		pureLaw("internal/stopcheck").alsoReaching("internal/stoprecord"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
 		{packages: "config/crd", reason: "files that other programs embed cost nobody a package", mayNotReach: []string{"..."}},
 		{
@@ -113,18 +114,18 @@ func hibernationLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/hibernation").alsoReaching("internal/stoprecord"),
 		pureLaw("internal/hibernation/csr").allowingImport("net"),
-		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/...", "internal/buildinfo", "internal/egress"),
+		controllerLaw("internal/hibernation/targetcluster").alsoReaching("internal/hibernation/...", "internal/stopcheck", "internal/buildinfo", "internal/egress"),
 		{
 			packages: "internal/hibernation/accounts", reason: "what waits for clouds knows neither the hub nor the decision",
 			mayReach: []string{"actuator"}, mayNotReach: kubernetesClients(),
 		},
-		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/...", "internal/buildinfo", "internal/egress"),
+		controllerLaw("internal/hibernation/controller").alsoReaching("internal/hibernation/...", "internal/stopcheck", "internal/buildinfo", "internal/egress"),
 	}
 }
 
 // targetClients are what dials clusters.
 func targetClients() []string {
-	return []string{"internal/hibernation", "internal/hibernation/csr", "internal/hibernation/targetcluster", "internal/buildinfo", "internal/egress"}
+	return []string{"internal/hibernation", "internal/hibernation/csr", "internal/hibernation/targetcluster", "internal/stopcheck", "internal/buildinfo", "internal/egress"}
 }
 
 func targetLaws() []importLaw {

@@ -3,6 +3,7 @@
 package hibernation
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -186,6 +187,27 @@ func IsInAftercare(o Observed) bool { return o.isInAftercare() }
 func NeedsNodes(o Observed) bool {
 	isManaged := !o.Paused && !o.isRequestedHibernationUnsupported() && o.ObservationError == nil
 	return isManaged && NeedsCluster(o) && (o.shouldHibernate() || o.hasNotResumed() || o.isInAftercare())
+}
+
+// MayBeSurveyed reports whether the cluster may be looked at for what a hibernation may run into: nothing is under way at it, or it is about
+// to be stopped.
+func MayBeSurveyed(o Observed) bool {
+	return NeedsCluster(o) && !o.Paused && o.ObservationError == nil && !o.hasNotResumed() && !o.isInAftercare()
+}
+
+// UnsupportedReason says why the cluster cannot hibernate; empty if it can, or if that is not known. The version of one that runs is not
+// asked for before it has answered.
+func UnsupportedReason(o Observed) string {
+	switch {
+	case !o.Installed || o.isHibernationOpen():
+		return ""
+	case o.Invalid != "" || o.NoActuator != "":
+		return cmp.Or(o.Invalid, o.NoActuator)
+	case o.shouldHibernate() || o.API == Reachable:
+		return o.Incompatible
+	default:
+		return ""
+	}
 }
 
 // NeedsCertificateRequests reports whether certificate requests have to be judged: while a cluster resumes and for a while after,

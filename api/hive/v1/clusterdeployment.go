@@ -129,7 +129,7 @@ type LocalObjectReference struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterDeploymentStatus struct {
-	// Conditions are Hibernating, Ready and Unreachable of Torpor, and those of others.
+	// Conditions are Hibernating, Ready, Unreachable and HibernationPossible of Torpor, and those of others.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -149,6 +149,9 @@ type ClusterDeploymentStatus struct {
 	// Hibernation is the record of the last hibernation: its nodes, when it began, and who asked.
 	// +optional
 	Hibernation *HibernationRecord `json:"hibernation,omitempty"`
+	// HibernationCheck is what a hibernation or the resume after it may run into, as the cluster was last looked at for that: about once an hour while it runs.
+	// +optional
+	HibernationCheck *HibernationCheck `json:"hibernationCheck,omitempty"`
 	// Stops are the last times that spec.powerState said Hibernating, the newest first: who asked, why, until when, and who ended it.
 	// +optional
 	// +listType=atomic

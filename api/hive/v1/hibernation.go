@@ -2,7 +2,11 @@
 
 package v1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
 
 // Condition types of a ClusterDeployment that Torpor owns.
 const (
@@ -16,6 +20,8 @@ const (
 	ClusterDegradedCondition = "Degraded"
 	// ClusterStalledCondition is True while a hibernation or a resume does not come to its end; it is missing before it ever was.
 	ClusterStalledCondition = "Stalled"
+	// ClusterHibernationPossibleCondition is False while something was found at a cluster that a hibernation, or the resume after it, fails by. It holds up nothing. Its reason is the code of the worst finding, which may only warn while it is True.
+	ClusterHibernationPossibleCondition = "HibernationPossible"
 )
 
 // Reasons of the Hibernating condition when it is True or False.
@@ -110,6 +116,14 @@ const (
 	AsExpectedReason = "AsExpected"
 )
 
+// Reasons of the HibernationPossible condition, beside the codes of findings.
+const (
+	// NothingFoundReason means that nothing was found that a hibernation, or the resume after it, may run into.
+	NothingFoundReason = "NothingFound"
+	// NotCheckedReason means that the cluster has not been looked at for that.
+	NotCheckedReason = "NotChecked"
+)
+
 // Annotations and labels.
 const (
 	// AwaitAllMachinesAnnotation keeps a cluster that resumes from running without machines that do not start, when it parses as true.
@@ -171,6 +185,24 @@ type HibernationRecord struct {
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=64
 	SpotMachines []string `json:"spotMachines,omitempty"`
+}
+
+// HibernationCheck is what was found at a cluster, while it ran, that a hibernation or the resume after it may run into.
+type HibernationCheck struct {
+	// WakeBy is when the first certificate expires without which the cluster does not come back by itself: that of its API server, or of
+	// the signer of its kubelets. Unset if neither could be read.
+	// +optional
+	WakeBy *metav1.Time `json:"wakeBy,omitempty"`
+	// Findings are one for each code. Some matter only to long stops.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Findings []torporv1alpha1.StopFinding `json:"findings,omitempty"`
+	// Unread are lists of the cluster that could not be read in time, or may not be; what an earlier look found there stands.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Unread []string `json:"unread,omitempty"`
 }
 
 // RecordedNode is a node as it was before the hibernation.

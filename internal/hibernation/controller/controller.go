@@ -55,6 +55,7 @@ type Controller struct {
 	pool        *targetcluster.Pool
 	approvalLog *approvalLog
 	firstLooks  *firstLooks
+	surveys     *surveySchedule
 	// machineAccounts knows whose machines the clusters of one infraID are.
 	machineAccounts *machineAccounts
 }
@@ -75,6 +76,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.approvalLog = &approvalLog{resumes: map[types.UID]*resumeApprovals{}}
 	c.machineAccounts = newMachineAccounts()
 	c.firstLooks = &firstLooks{resumes: map[types.UID]*firstLook{}}
+	c.surveys = newSurveySchedule()
 	c.Metrics.useReader(mgr.GetClient())
 	c.Metrics.sources.Store(&metricSources{c.accounts, c.pool})
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts), mgr.Add(c.pool)); err != nil {
@@ -100,7 +102,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Conditions: func(cd *hivev1.ClusterDeployment) *[]metav1.Condition { return &cd.Status.Conditions },
 			// Upstream's schema drops the record, and may replace this repository's while clusters hibernate. A resume that is forgotten
 			// is begun once more.
-			Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt"},
+			Remember: rememberRecord, RemembersAlways: true, Recoverable: []string{"hibernation.asleepAt", "hibernation.resumeStartedAt", "hibernationCheck"},
 		}})
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
@@ -132,6 +134,7 @@ func (c Controller) forget(cluster types.NamespacedName) {
 	c.accounts.Forget(cluster)
 	c.accounts.Forget(ownerLook(cluster))
 	c.pool.Rest(cluster)
+	c.surveys.forget(cluster)
 }
 
 // machinesChangeHands lets through that a ClusterDeployment goes, or no longer means the machines that it did.
@@ -153,6 +156,9 @@ func rememberRecord(cd *hivev1.ClusterDeployment) map[string]any {
 	}
 	if len(cd.Status.Stops) > 0 {
 		remembered["stops"] = cd.Status.Stops
+	}
+	if cd.Status.HibernationCheck != nil {
+		remembered["hibernationCheck"] = cd.Status.HibernationCheck
 	}
 	return remembered
 }

@@ -31,6 +31,7 @@ type Metrics struct {
 	decisions   *prometheus.CounterVec
 	durations   *prometheus.HistogramVec
 	trouble     *prometheus.Desc
+	wakeBy      *prometheus.Desc
 	operations  *prometheus.Desc
 	probes      *prometheus.Desc
 	sources     atomic.Pointer[metricSources]
@@ -62,6 +63,8 @@ func NewMetrics() *Metrics {
 		}, []string{"transition"}),
 		trouble: prometheus.NewDesc("torpor_cluster_trouble",
 			"1 for a ClusterDeployment whose condition Degraded or Stalled is True.", []string{"namespace", "name", "condition"}, nil),
+		wakeBy: prometheus.NewDesc("torpor_cluster_wake_by_timestamp_seconds",
+			"When a ClusterDeployment's first certificate expires without which it does not come back by itself, as it was last seen while it ran.", []string{"namespace", "name"}, nil),
 		operations: prometheus.NewDesc("torpor_cloud_operations_total",
 			"Looks at and orders to the clusters of an account, by operation and the class of their error; empty if there was none.", []string{"account", "operation", "error"}, nil),
 		probes: prometheus.NewDesc("torpor_cluster_probes_total",
@@ -71,7 +74,7 @@ func NewMetrics() *Metrics {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.state, m.trouble, m.operations, m.probes} {
+	for _, d := range []*prometheus.Desc{m.state, m.trouble, m.wakeBy, m.operations, m.probes} {
 		ch <- d
 	}
 	for _, c := range m.counted() {
@@ -99,6 +102,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		cd := &list.Items[i]
 		if cd.Status.PowerState != "" {
 			ch <- prometheus.MustNewConstMetric(m.state, prometheus.GaugeValue, 1, cd.Namespace, cd.Name, cd.Status.PowerState)
+		}
+		if check := cd.Status.HibernationCheck; check != nil && check.WakeBy != nil {
+			ch <- prometheus.MustNewConstMetric(m.wakeBy, prometheus.GaugeValue, float64(check.WakeBy.Unix()), cd.Namespace, cd.Name)
 		}
 		for _, kind := range []string{hivev1.ClusterDegradedCondition, hivev1.ClusterStalledCondition} {
 			if meta.IsStatusConditionTrue(cd.Status.Conditions, kind) {

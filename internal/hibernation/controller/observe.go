@@ -57,6 +57,8 @@ type clusterObservation struct {
 	replaced []string
 	// firstLook is nil while the cluster does not resume.
 	firstLook *firstLook
+	// check is what a hibernation may run into; nil if that was not looked for.
+	check *hivev1.HibernationCheck
 }
 
 // observe reads everything that the decision may look at, and nothing more. A cloud or cluster that cannot be read is part
@@ -204,6 +206,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	case hibernation.NeedsNodes(seen.Observed):
 		q.Depth = targetcluster.ReadNodes
 	}
+	q.WantsSurvey = hibernation.MayBeSurveyed(seen.Observed) && c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
 	look, isKnown := c.pool.Ask(q)
 	if !isKnown {
 		return reconcile.ErrPending
@@ -215,6 +218,10 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 		seen.IsAPIProblemLasting = targetcluster.IsLasting(look.Err)
 		seen.IsAPICostly = targetcluster.IsTooCostly(look.Err) || look.Took > maxFrequentLook
 		return nil
+	}
+	if look.Survey != nil {
+		seen.check = look.Survey.Finish(cd.Status.HibernationCheck)
+		c.surveys.noteMade(seen.name, seen.Now)
 	}
 	if !seen.HasNoVersion && !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
 		// What this pass has found out decides about the next one.

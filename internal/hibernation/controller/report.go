@@ -41,6 +41,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 		hivev1.ClusterReadyCondition:       plan.Ready,
 		hivev1.ClusterUnreachableCondition: plan.Unreachable,
 	}
+	events = append(events, reportCheck(cd, seen, owned)...)
 	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterDegradedCondition, plan.Degraded)
 	addTrouble(owned, cd.Status.Conditions, hivev1.ClusterStalledCondition, plan.Stalled)
 	setPowerState(cd, owned, c.Clock)

@@ -5,7 +5,8 @@
 // and budgets of bytes, pages and items. A connection ends with the first error and with each wake-up: after a hibernation nothing of
 // the old ones can be trusted.
 //
-// Reading order: pool.go (what passes call) → client.go (one connection) → list_items.go (budgets) → nodes.go, requests.go, machines.go.
+// Reading order: pool.go (what passes call) → client.go (one connection) → list_items.go (budgets) → nodes.go, requests.go, machines.go,
+// survey.go.
 package targetcluster
 
 import (
@@ -26,6 +27,7 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/stopcheck"
 )
 
 const (
@@ -61,18 +63,23 @@ type ClusterClient struct {
 	callTimeout time.Duration
 }
 
-// firstDate keeps what the server's first answer says the time is.
+// firstDate keeps what the server's first answer says the time is, and when the first certificate expires that it was verified by.
 type firstDate struct {
 	http.RoundTripper
-	once sync.Once
-	date time.Time
+	once         sync.Once
+	date, expiry time.Time
 }
 
 // RoundTrip implements http.RoundTripper.
 func (d *firstDate) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := d.RoundTripper.RoundTrip(r)
 	if err == nil {
-		d.once.Do(func() { d.date, _ = http.ParseTime(answer.Header.Get("Date")) })
+		d.once.Do(func() {
+			d.date, _ = http.ParseTime(answer.Header.Get("Date"))
+			if answer.TLS != nil {
+				d.expiry = stopcheck.ServingExpiry(answer.TLS.VerifiedChains)
+			}
+		})
 	}
 	return answer, err
 }

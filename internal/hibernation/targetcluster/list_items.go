@@ -32,9 +32,16 @@ var (
 	errMalformed    = errors.New("the server's answer is not a list of Kubernetes")
 )
 
+// listQuery is what is asked for of a list; a selector chooses by labels.
+type listQuery struct{ path, selector string }
+
 // listItems calls visit with each item of a list as it arrives. At most one undecoded item is held at any time, so a list
 // costs what visit keeps of it.
 func (c *ClusterClient) listItems(ctx context.Context, path string, visit func(item []byte) error) error {
+	return c.listSelected(ctx, listQuery{path: path}, visit)
+}
+
+func (c *ClusterClient) listSelected(ctx context.Context, q listQuery, visit func(item []byte) error) error {
 	items, next := 0, ""
 	count := func(item []byte) error {
 		if items++; items > maxItems {
@@ -44,7 +51,7 @@ func (c *ClusterClient) listItems(ctx context.Context, path string, visit func(i
 	}
 	for range maxPages {
 		var err error
-		if next, err = c.readPage(ctx, path, next, count); err != nil || next == "" {
+		if next, err = c.readPage(ctx, q, next, count); err != nil || next == "" {
 			return err
 		}
 	}
@@ -52,11 +59,14 @@ func (c *ClusterClient) listItems(ctx context.Context, path string, visit func(i
 }
 
 // readPage returns the token of the next page, empty after the last.
-func (c *ClusterClient) readPage(ctx context.Context, path, from string, visit func(item []byte) error) (next string, err error) {
+func (c *ClusterClient) readPage(ctx context.Context, q listQuery, from string, visit func(item []byte) error) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
 	defer cancel()
 	// A server that asks to come back later is asked again by the next pass.
-	request := c.rest.Get().AbsPath(path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)
+	request := c.rest.Get().AbsPath(q.path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)
+	if q.selector != "" {
+		request = request.Param("labelSelector", q.selector)
+	}
 	if from != "" {
 		request = request.Param("continue", from)
 	}

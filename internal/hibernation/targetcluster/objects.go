@@ -166,7 +166,7 @@ func (c *ClusterClient) readServedResources(ctx context.Context, version schema.
 func (c *ClusterClient) ListPage(ctx context.Context, resource schema.GroupVersionResource, namespace string, visit func(item []byte) error) error {
 	path := append(groupPath(resource.GroupVersion()), "namespaces", namespace, resource.Resource)
 	items := 0
-	next, err := c.readPage(ctx, strings.Join(path, "/"), "", func(item []byte) error {
+	next, err := c.readPage(ctx, listQuery{path: strings.Join(path, "/")}, "", func(item []byte) error {
 		if items++; items > pageSize {
 			return errTooManyItems
 		}

@@ -12,10 +12,12 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/stopcheck"
 )
 
 const (
@@ -30,6 +32,8 @@ const (
 	// calmInterval is that of clusters that are only looked after. While passes wait for others, such a look comes late, by as much as its
 	// own interval or maxDelay, and it is asked for again after delayStep.
 	calmInterval, maxDelay, delayStep = 5 * time.Second, 15 * time.Second, time.Second
+	// surveysPerSecond is enough for 10,000 clusters that are surveyed once an hour each.
+	surveysPerSecond, surveysAtOnce = 5, 20
 )
 
 // Pool looks at clusters beside the passes, which read what is known and never wait for a cluster. It keeps a connection for as long
@@ -48,6 +52,8 @@ type Pool struct {
 	clusters        map[types.NamespacedName]*pooledCluster
 	// hurried are clusters for which a pass waits, but for those that were slow before.
 	hurried map[types.NamespacedName]bool
+	// surveys limits how many there are, so that a fleet which is stopped at once is not read from end to end before.
+	surveys flowcontrol.PassiveRateLimiter
 	counts  PoolCounts
 }
 
@@ -61,6 +67,7 @@ func NewPool(d Dialer, c clock.PassiveClock) *Pool {
 	return &Pool{
 		Dialer: d, Clock: c, clusters: map[types.NamespacedName]*pooledCluster{}, hurried: map[types.NamespacedName]bool{},
 		prompt: workqueue.NewTypedDelayingQueue[types.NamespacedName](), patient: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		surveys: flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(surveysPerSecond, surveysAtOnce, c),
 	}
 }
 
@@ -90,6 +97,8 @@ type Question struct {
 	// WakeUp is when the cluster's last resume began; a connection from before is of no use.
 	WakeUp time.Time
 	Depth  Depth
+	// WantsSurvey asks for what a stop may run into, too, if there is room for that now.
+	WantsSurvey bool
 }
 
 // Look is what was found at a cluster.
@@ -116,6 +125,8 @@ type Look struct {
 	// Replaced are the names of Machines that were deleted since a pass was told, and Replacement is what became of the last attempt.
 	Replaced    []string
 	Replacement Replacement
+	// Survey is what a stop may run into; nil if that was not looked for.
+	Survey *stopcheck.Survey
 }
 
 // Replacement is an attempt to have Machines made anew.
@@ -179,6 +190,7 @@ func (p *Pool) Ask(q Question) (Look, bool) {
 		seen := *c.look
 		seen.Approvals, c.made, c.look = c.made, nil, nil
 		seen.Replaced, seen.Replacement, c.replaced = c.replaced, c.replacement, nil
+		c.WantsSurvey = false
 		return seen, true
 	}
 	p.hurry(c)
@@ -215,7 +227,7 @@ func (p *Pool) Prepare(q Question) {
 }
 
 func (l *Look) answers(q Question) bool {
-	return l.Secret == q.Secret && l.WakeUp.Equal(q.WakeUp) && l.Depth >= q.Depth
+	return l.Secret == q.Secret && l.WakeUp.Equal(q.WakeUp) && l.Depth >= q.Depth && (l.WantsSurvey || !q.WantsSurvey)
 }
 
 // IsPlain reports whether a cluster that has answered is none of OpenShift.
@@ -349,7 +361,7 @@ func (p *Pool) take(name types.NamespacedName) *lookJob {
 		return nil
 	}
 	job := &lookJob{connection: c.connection, cluster: c, question: c.Question, approvals: c.approvals, toReplace: c.toReplace}
-	c.due, c.isLooking, c.approvals, c.toReplace, c.connection = time.Time{}, true, nil, nil, connection{}
+	c.due, c.isLooking, c.approvals, c.toReplace, c.connection, c.WantsSurvey = time.Time{}, true, nil, nil, connection{}, false
 	return job
 }
 
@@ -379,6 +391,9 @@ func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 		look.Err = client.read(ctx, look)
 	}
 	look.Took = p.Clock.Since(look.At)
+	if look.Err == nil && look.WantsSurvey && p.surveys.TryAccept() {
+		look.Survey = client.ReadSurvey(ctx, look)
+	}
 	if look.Err != nil {
 		// Half of what was to be read is nothing to decide by: a node that is missing in the list would look gone.
 		look.Nodes, look.Requests, look.Machines, look.HasReadMachines = nil, nil, Machines{}, false

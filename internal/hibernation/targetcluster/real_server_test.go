@@ -93,6 +93,7 @@ func TestRealAPIServer(t *testing.T) {
 		})
 	}
 	t.Run("machines", func(t *testing.T) { testMachines(t, hub, c) })
+	t.Run("survey", func(t *testing.T) { testSurvey(t, hub, c) })
 }
 
 func testNodes(t *testing.T, hub *testenv.Environment, c *ClusterClient) {

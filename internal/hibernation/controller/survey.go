@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/stopcheck"
+)
+
+const (
+	// surveyInterval is how often a cluster that runs is looked at for what a hibernation may run into, and surveyJitter by what part of it
+	// that may come later. The look is one that is made anyway.
+	surveyInterval = time.Hour
+	surveyJitter   = 0.2
+	// firstSurveyJitter spreads the surveys of clusters over the interval after a start.
+	firstSurveyDelay, firstSurveyJitter = time.Minute, 59
+)
+
+// surveySchedule knows when clusters are surveyed next.
+type surveySchedule struct {
+	mu  sync.Mutex
+	due map[types.NamespacedName]time.Time
+}
+
+func newSurveySchedule() *surveySchedule {
+	return &surveySchedule{due: map[types.NamespacedName]time.Time{}}
+}
+
+// isDue reports whether a cluster is to be surveyed. One of which nothing is known is, and others in turn.
+func (s *surveySchedule) isDue(cluster types.NamespacedName, isKnown bool, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due, isScheduled := s.due[cluster]
+	if !isScheduled {
+		if due = now; isKnown {
+			due = now.Add(wait.Jitter(firstSurveyDelay, firstSurveyJitter))
+		}
+		s.due[cluster] = due
+	}
+	return !now.Before(due)
+}
+
+func (s *surveySchedule) noteMade(cluster types.NamespacedName, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due[cluster] = now.Add(wait.Jitter(surveyInterval, surveyJitter))
+}
+
+func (s *surveySchedule) forget(cluster types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.due, cluster)
+}
+
+// reportCheck adds what a hibernation may run into, by the last look at the cluster, and returns what is new of that.
+func reportCheck(cd *hivev1.ClusterDeployment, seen *clusterObservation, owned map[string]decision.Condition) []decision.Event {
+	if seen.check != nil {
+		cd.Status.HibernationCheck = seen.check
+	}
+	check := cd.Status.HibernationCheck
+	found := stopcheck.JudgeCheck(check, stopOf(seen.Observed))
+	before := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernationPossibleCondition)
+	object := stopcheck.Object{IsBeingDeleted: seen.Deleted, Unsupported: hibernation.UnsupportedReason(seen.Observed)}
+	owned[hivev1.ClusterHibernationPossibleCondition] = stopcheck.Condition(stopcheck.Join(stopcheck.JudgeObject(object), found), check != nil)
+	return stopcheck.Events(before, found) // The other conditions tell of the object.
+}
+
+// stopOf returns the stop that goes on, or one that would begin now.
+func stopOf(o hibernation.Observed) stopcheck.Stop {
+	stop := stopcheck.Stop{Now: o.Now, Since: o.Now}
+	switch {
+	case o.Stops.Holds():
+		newest := o.Stops.Newest()
+		stop.Since = newest.Since.Time
+		if newest.Until != nil {
+			stop.Until = newest.Until.Time
+		}
+	case o.Scheduled != nil:
+		stop.Since = o.Scheduled.Stops[0].Since.Time
+		if o.Scheduled.ExpiresAt != nil {
+			stop.Until = o.Scheduled.ExpiresAt.Time
+		}
+	}
+	return stop
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// TestWhatAHibernationMayRunIntoIsTold has a cluster with a CronJob that starts every minute and a webhook that nodes need. It hibernates
+// all the same.
+func TestWhatAHibernationMayRunIntoIsTold(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	possible := hivev1.ClusterHibernationPossibleCondition
+	e.startManager(t, clouds())
+	clean := e.newCluster(t, nil)
+	clean.awaitCondition(t, expectedCondition{possible, "True", hivev1.NothingFoundReason, nil})
+
+	template := corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	e.ExpectCreated(t, &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "often"}, Spec: batchv1.CronJobSpec{
+		Schedule: "* * * * *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template}},
+	}})
+	e.ExpectCreated(t, &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+		Name: "guard.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: new(admissionregistrationv1.SideEffectClassNone),
+		ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{Namespace: "default", Name: "guard"}},
+		Rules: []admissionregistrationv1.RuleWithOperations{{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{"certificates.k8s.io"}, APIVersions: []string{"v1"}, Resources: []string{"certificatesigningrequests"}},
+		}},
+	}}})
+	s := e.newCluster(t, nil)
+	found := expectedCondition{possible, "False", torporv1alpha1.WebhookBlocksWakeUpFinding, []string{"found guard;", "CronJobsMissStarts: ", "default/often"}}
+	s.awaitCondition(t, found)
+	check := s.get(t).Status.HibernationCheck
+	if check == nil || check.WakeBy == nil || !check.WakeBy.After(time.Now()) {
+		t.Fatalf("expected certificates that last for a while, found %+v", check)
+	}
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.awaitEvents(t, torporv1alpha1.WebhookBlocksWakeUpFinding, "Stopping", "Hibernating")
+	if err := found.check(s.get(t)); err != nil {
+		t.Error(err)
+	}
+
+	// What is known of certificates goes on to be told while the cluster sleeps.
+	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, torporv1alpha1.UntilAnnotation, check.WakeBy.Add(time.Hour).UTC().Format(time.RFC3339)))
+	s.awaitCondition(t, expectedCondition{possible, "False", torporv1alpha1.StopOutlastsCertificatesFinding, []string{"WebhookBlocksWakeUp: "}})
+	at := fmt.Sprintf("%v", float64(check.WakeBy.Unix()))
+	e.awaitMetric(t, "torpor_cluster_wake_by_timestamp_seconds", map[string]string{clean.key.Namespace: at, s.key.Namespace: at})
+}
+
+func TestClustersAreSurveyedInTurn(t *testing.T) {
+	name, now := types.NamespacedName{Namespace: "n", Name: "c"}, fixedTime()
+	isDue := func(s *surveySchedule, isKnown bool, after time.Duration) bool {
+		return s.isDue(name, isKnown, now.Add(after))
+	}
+	for title, row := range map[string]struct {
+		isKnown           bool
+		atOnce, afterHour bool
+	}{
+		"one of which nothing is known is surveyed at once":                {false, true, true},
+		"one that was surveyed before a restart is in the hour after that": {true, false, true},
+	} {
+		t.Run(title, func(t *testing.T) {
+			s := newSurveySchedule()
+			testenv.ExpectEqual(t, "due at once", row.atOnce, isDue(s, row.isKnown, 0))
+			testenv.ExpectEqual(t, "due in an hour", row.afterHour, isDue(s, row.isKnown, time.Hour))
+			s.noteMade(name, now.Add(time.Hour))
+			testenv.ExpectEqual(t, "due within the hour after that", false, isDue(s, row.isKnown, 2*time.Hour-time.Minute))
+			testenv.ExpectEqual(t, "due later", true, isDue(s, row.isKnown, 2*time.Hour+12*time.Minute))
+			s.forget(name)
+			testenv.ExpectEqual(t, "surveys that are remembered", 0, len(s.due))
+		})
+	}
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/stopcheck"
+)
+
+// surveyTimeout bounds everything that a survey reads: a stop may wait for it.
+const surveyTimeout = 3 * time.Second
+
+// ReadSurvey reads what a stop of the cluster may run into, after a look at it. What cannot be read is left out, and the survey says so.
+func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.Survey {
+	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	clock := look.Date
+	if clock.IsZero() {
+		clock = look.At
+	}
+	s := stopcheck.NewSurvey(clock)
+	s.AddServingCertificate(c.date.expiry)
+	for _, list := range stopcheck.Lists() {
+		err := c.listSelected(ctx, listQuery{list.Path, list.Selector}, func(item []byte) error {
+			s.AddItem(list, item)
+			return nil
+		})
+		if err != nil && !k8serrors.IsNotFound(err) { // What is not served has no items.
+			s.SkipList(list)
+		}
+	}
+	for _, name := range s.Services() {
+		if service, err := c.readObject(ctx, stopcheck.ServicePath(name)); err == nil {
+			s.AddService(name, service)
+		}
+	}
+	if signer, err := c.readObject(ctx, stopcheck.SignerPath); err == nil {
+		s.AddSigner(signer)
+	}
+	return s
+}
+
+// readObject reads one object, unless it is larger than any that matters.
+func (c *ClusterClient) readObject(ctx context.Context, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.callTimeout)
+	defer cancel()
+	body, err := c.rest.Get().AbsPath(path).MaxRetries(0).Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the server: %w", err)
+	}
+	defer func() { _ = body.Close() }()
+	object, err := io.ReadAll(io.LimitReader(body, stopcheck.MaxItemBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the answer: %w", err)
+	case len(object) > stopcheck.MaxItemBytes:
+		return nil, egress.ErrAnswerTooLarge
+	}
+	return object, nil
+}
