@@ -66,6 +66,7 @@ default of --image; of TORPOR_MEMORY_LIMIT, in bytes, Go uses 70 percent, unless
 	f.StringSliceVar(&o.Controllers, "controllers", []string{"*"},
 		"controllers to run: * for all, NAME, and -NAME for all but that one; the names are "+strings.Join(manager.ControllerNames(), ", "))
 	addWebhookFlags(f, &o.Webhook)
+	addPageFlags(f, &o.Page)
 	f.StringSliceVar(&o.TakeOver, "take-over", nil, "controllers that also handle objects which Hive, MOCO, Korifi or eirini-controller writes; see docs/migration.md")
 	f.StringSliceVar(&o.WatchNamespaces, "watch-namespaces", nil, "the only namespaces whose objects are handled; none means all")
 	f.BoolVar(&o.LeaderElection, "leader-elect", false, "let only one of several managers act")

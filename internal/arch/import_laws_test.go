@@ -208,6 +208,7 @@ func cfLaws() []importLaw {
 func programLaws() []importLaw {
 	return []importLaw{
 		frontLaw("internal/cli/...").alsoReaching("internal/cli/..."),
+		frontLaw("internal/page").alsoReaching("internal/cli/...", "internal/cf/api/authorization", "internal/cf/api/apierrors"),
 		{
 			packages: "internal/installation", reason: "who may act is decided before any feature runs",
 			mayReach: []string{"conditional/..."},

@@ -47,11 +47,11 @@ func TestChart(t *testing.T) {
 		"hibernation": hibernation, "mysql": mysql, "cf": cf, "hibernation,mysql,cf": slices.Concat(hibernation, mysql, cf),
 	} {
 		t.Run(features, func(t *testing.T) {
-			out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--kube-version", "1.36.0", "--namespace", "elsewhere", "--set", "features={"+features+"}", "--set", "networkPolicyEgress=true").Output()
+			out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--kube-version", "1.36.0", "--namespace", "elsewhere", "--set", "features={"+features+"}", "--set", "networkPolicyEgress=true", "--set", "page.enabled=true", "--set", "page.tlsSecret=torpor-page-tls").Output()
 			if err != nil {
 				t.Fatal(err, string(out))
 			}
-			for _, policy := range []string{"torpor-manager", "torpor-egress"} {
+			for _, policy := range []string{"torpor-manager", "torpor-egress", "torpor-page"} {
 				if !strings.Contains(string(out), "kind: NetworkPolicy\nmetadata:\n  name: "+policy+"\n") {
 					t.Errorf("expected the NetworkPolicy %s, found none", policy)
 				}
@@ -101,7 +101,7 @@ func TestChart(t *testing.T) {
 					t.Errorf("expected %s to be enabled, found it is not", name)
 				}
 			}
-			for _, common := range []string{"torpor-manager", "torpor-metrics-reader", "torpor-admission"} {
+			for _, common := range []string{"torpor-manager", "torpor-metrics-reader", "torpor-admission", "torpor-switch-viewer", "torpor-switch-operator"} {
 				delete(roles, common)
 			}
 			if len(roles) != 0 {
@@ -143,7 +143,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	}
 	var set, want []string
 	set = strings.Split(string(pattern[1]), "|")
-	text := "disabledControllers: [backup]\nwatchNamespaces: [a]\nserviceAccountAnnotations: {cloud.example/role: torpor}\n" +
+	text := "page: {enabled: true, tlsSecret: torpor-page-tls}\ndisabledControllers: [backup]\nwatchNamespaces: [a]\nserviceAccountAnnotations: {cloud.example/role: torpor}\n" +
 		"env: [{name: HTTPS_PROXY, value: \"http://proxy.example:3128\"}]\nvolumes: [{name: certs, secret: {secretName: certs}}]\nvolumeMounts: [{name: certs, mountPath: /certs}]\nextraArgs:\n"
 	for _, name := range set {
 		text += "- --" + name
@@ -162,8 +162,8 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	if text, err := exec.CommandContext(t.Context(), binary, append(slices.Clone(c.Args), "--help")...).CombinedOutput(); err != nil {
 		t.Errorf("expected the manager to take %v, found %v: %s", c.Args, err, text)
 	}
-	if slices.Contains(c.Args, "--controllers=backup") || len(c.VolumeMounts) != 1 || len(d.Spec.Template.Spec.Volumes) != 1 || c.Env[len(c.Env)-1].Name != "HTTPS_PROXY" {
-		t.Errorf("expected no backup, the volume and the variable, found %+v", c)
+	if slices.Contains(c.Args, "--controllers=backup") || len(c.VolumeMounts) != 2 || len(d.Spec.Template.Spec.Volumes) != 2 || c.Env[len(c.Env)-1].Name != "HTTPS_PROXY" {
+		t.Errorf("expected no backup, the volumes and the variable, found %+v", c)
 	}
 	if !slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
 		return e.Name == "TORPOR_MEMORY_LIMIT" && e.ValueFrom != nil && e.ValueFrom.ResourceFieldRef != nil && e.ValueFrom.ResourceFieldRef.Resource == "limits.memory"

@@ -100,6 +100,8 @@ type Options struct {
 	Controllers []string
 	// Webhook is the admission of apps.
 	Webhook WebhookOptions
+	// Page shows people what can be stopped.
+	Page PageOptions
 	// AllowEndpoints are the endpoints that a Secret may name for a cloud; empty allows all but link-local ones.
 	AllowEndpoints []string
 	// AWSAssumeRoles are the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; none allows none.
@@ -167,7 +169,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 		return fmt.Errorf("make manager: %w", err)
 	}
 	ctx, admissionErr := addAdmission(ctx, mgr, o)
-	if err := errors.Join(addFeatures(mgr, o), admissionErr); err != nil {
+	if err := errors.Join(addFeatures(mgr, o), admissionErr, addPage(mgr, o)); err != nil {
 		return err
 	}
 	if err := metrics.Registry.Register(buildinfo.NewMetric()); err != nil {

@@ -57,7 +57,7 @@ func describeCFApp(app *korifiv1alpha1.CFApp) []stopRow {
 	}
 	r = r.withNext(r.startCommand())
 	if ready != nil && ready.Reason == korifiv1alpha1.BlockedReason {
-		r.Next = "it is stuck: " + ready.Message
+		r.Next = stuckPrefix + ready.Message
 	}
 	return []stopRow{r}
 }

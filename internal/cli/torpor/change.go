@@ -3,6 +3,7 @@
 package torpor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -45,7 +46,7 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 	if empty, err := client.MergeFrom(before).Data(after); err != nil || string(empty) == "{}" {
 		return err
 	}
-	options := []client.PatchOption{client.FieldOwner(fieldManager)}
+	options := []client.PatchOption{client.FieldOwner(cmp.Or(v.fieldManager, fieldManager))}
 	if v.dryRun == dryRunServer {
 		options = append(options, client.DryRunAll)
 	}

@@ -60,7 +60,7 @@ func describeClusterDeployment(cd *hivev1.ClusterDeployment) []stopRow {
 		r.Next = "resumes when the annotation " + hivev1.ResumeRequestedAtAnnotation + " has a later time, in RFC 3339"
 	}
 	if stalled := meta.FindStatusCondition(r.conditions, hivev1.ClusterStalledCondition); stalled != nil && stalled.Status == metav1.ConditionTrue {
-		r.Next = "it is stuck: " + stalled.Message
+		r.Next = stuckPrefix + stalled.Message
 	}
 	return []stopRow{r}
 }

@@ -25,6 +25,9 @@ const (
 	appPart            = "app"
 )
 
+// stuckPrefix begins the NEXT of what does not go on by itself.
+const stuckPrefix = "it is stuck: "
+
 // stoppableKind is a kind of objects that people stop.
 type stoppableKind struct {
 	gvk schema.GroupVersionKind

@@ -55,6 +55,8 @@ type verbCommand struct {
 	part, selector, reason, until, dryRun, output, longText string
 	isEverywhere, waits                                     bool
 	timeout                                                 time.Duration
+	// fieldManager is that of another program than the plugin.
+	fieldManager string
 	// saidReason and saidUntil are whether the flags are given.
 	saidReason, saidUntil bool
 }

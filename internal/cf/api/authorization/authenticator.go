@@ -19,6 +19,7 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/cache"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -53,7 +54,9 @@ type Options struct {
 	// Config has the address and the authority of the API server; its credentials are not used.
 	Config *rest.Config
 	Scheme *runtime.Scheme
-	Clock  clock.PassiveClock
+	// Kinds are read and written beside those of apps.
+	Kinds []schema.GroupVersionKind
+	Clock clock.PassiveClock
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
 	// FailuresPerSecond limits the credentials of one address that turn out to be invalid.
@@ -106,7 +109,7 @@ func NewAuthenticator(o Options) (*Authenticator, error) {
 	shared.TLSClientConfig, shared.ForceAttemptHTTP2, shared.Proxy = tlsConfig, true, cfg.Proxy
 	shared.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: maxUnreadBytes}
 	c := &Authenticator{
-		shared: shared, host: cfg.Host, path: cfg.APIPath, userAgent: cfg.UserAgent, scheme: o.Scheme, mapper: newRESTMapper(), clock: o.Clock,
+		shared: shared, host: cfg.Host, path: cfg.APIPath, userAgent: cfg.UserAgent, scheme: o.Scheme, mapper: NewRESTMapper(o.Kinds), clock: o.Clock,
 		metrics: o.Metrics, identities: cache.NewLRUExpireCacheWithClock(maxIdentities, o.Clock), permissions: cache.NewLRUExpireCacheWithClock(maxAnswers, o.Clock),
 		limits: newCallerLimits(o.RequestsPerSecond), strangers: newStrangerLimits(o.Clock, o.FailuresPerSecond),
 	}

@@ -70,9 +70,12 @@ func podMetricsVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 }
 
-// newRESTMapper returns a mapper of the kinds that callers read and write.
-func newRESTMapper() meta.RESTMapper {
+// NewRESTMapper returns a mapper of the kinds that callers read and write.
+func NewRESTMapper(kinds []schema.GroupVersionKind) meta.RESTMapper {
 	m, podMetrics := meta.NewDefaultRESTMapper(nil), podMetricsVersion()
+	for _, k := range kinds {
+		m.Add(k, meta.RESTScopeNamespace)
+	}
 	for _, k := range []schema.GroupVersionKind{
 		korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(),
 		korifiv1alpha1.CFOrgKind(), korifiv1alpha1.CFSpaceKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFTaskKind(), korifiv1alpha1.CFServiceInstanceKind(), korifiv1alpha1.CFServiceBindingKind(), corev1.SchemeGroupVersion.WithKind("Pod"),

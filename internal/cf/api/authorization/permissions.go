@@ -3,6 +3,7 @@
 package authorization
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -16,8 +17,8 @@ import (
 // maxParallelReviews bounds the reviews in flight for one request.
 const maxParallelReviews = 16
 
-// Permission is a verb on a resource of Korifi's group in a namespace. An empty namespace means all of them.
-type Permission struct{ Namespace, Verb, Resource string }
+// Permission is a verb on a resource in a namespace. An empty namespace means all of them, an empty group Korifi's.
+type Permission struct{ Namespace, Verb, Group, Resource string }
 
 // callerIdentity is the user that a credential belonged to when it was reviewed.
 type callerIdentity struct {
@@ -46,7 +47,7 @@ func (c *Caller) review(ctx context.Context, p Permission, denied time.Duration)
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: p.Namespace, Verb: p.Verb, Group: korifiv1alpha1.GroupVersion().Group, Resource: p.Resource,
+			Namespace: p.Namespace, Verb: p.Verb, Group: cmp.Or(p.Group, korifiv1alpha1.GroupVersion().Group), Resource: p.Resource,
 		},
 	}}
 	if err := c.Client.Create(ctx, review); err != nil {
@@ -75,11 +76,12 @@ func (c *Caller) MayReadLogs(ctx context.Context, namespace string) (bool, error
 // ForgetAnswers forgets what was asked of all callers, because a role was given or taken away.
 func (c *Caller) ForgetAnswers() { c.permissions.RemoveAll(func(any) bool { return true }) }
 
-// AllowedNamespaces returns those of the namespaces in which the caller may use a verb on a resource. Of a thousand namespaces most are
-// others', so a denial is kept as long as another answer.
-func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, verb, resource string) (map[string]bool, error) {
+// AllowedNamespaces returns those of the namespaces in which the caller has a permission, whatever its own namespace is. Of a thousand
+// namespaces most are others', so a denial is kept as long as another answer.
+func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, p Permission) (map[string]bool, error) {
 	// One review of all namespaces spares an administrator a review of each.
-	everywhere, err := c.review(ctx, Permission{Verb: verb, Resource: resource}, answerTTL)
+	p.Namespace = ""
+	everywhere, err := c.review(ctx, p, answerTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +93,9 @@ func (c *Caller) AllowedNamespaces(ctx context.Context, namespaces []string, ver
 			continue
 		}
 		reviews.Go(func() (err error) {
-			allowed[i], err = c.review(ctx, Permission{Namespace: namespace, Verb: verb, Resource: resource}, answerTTL)
+			one := p
+			one.Namespace = namespace
+			allowed[i], err = c.review(ctx, one, answerTTL)
 			return err
 		})
 	}

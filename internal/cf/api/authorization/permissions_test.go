@@ -44,7 +44,7 @@ func TestAThousandSpacesAreReviewedOnce(t *testing.T) {
 	list := func(wantSpaces int, wantReviews int32) {
 		t.Helper()
 		api.asked.Store(0)
-		found, err := caller.AllowedNamespaces(t.Context(), spaces, "list", "cfapps")
+		found, err := caller.AllowedNamespaces(t.Context(), spaces, Permission{Verb: "list", Resource: "cfapps"})
 		if asked := api.asked.Load(); err != nil || len(found) != wantSpaces || asked != wantReviews {
 			t.Errorf("expected %d spaces after %d reviews, found %d after %d (%v)", wantSpaces, wantReviews, len(found), asked, err)
 		}

@@ -44,7 +44,7 @@ func keepAllowed(ctx context.Context, caller *authorization.Caller, all []OrgOrS
 	if len(all) == 0 {
 		return nil, nil
 	}
-	allowed, err := caller.AllowedNamespaces(ctx, guidsOf(all), "list", resource)
+	allowed, err := caller.AllowedNamespaces(ctx, guidsOf(all), authorization.Permission{Verb: "list", Resource: resource})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/torpor-dev/torpor/internal/manager"
+)
+
+func addPageFlags(f *pflag.FlagSet, o *manager.PageOptions) {
+	f.StringVar(&o.Address, "page-address", "0", `host:port of the page of what can be stopped, "0" for none; without --page-cert-dir an address such as 127.0.0.1:8088, which kubectl port-forward reaches`)
+	f.StringVar(&o.CertFolder, "page-cert-dir", "", "folder with tls.crt and tls.key of the page, read again when they change")
+}

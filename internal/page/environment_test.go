@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+var (
+	suite  testenv.Suite
+	shared = testenv.NewShared(&suite, newPageEnv)
+)
+
+func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+
+// pageEnv is an API server and a page that looks at it with the rights of the manager.
+type pageEnv struct {
+	*testenv.Environment
+	url string
+}
+
+func newPageEnv(t testing.TB) *pageEnv {
+	t.Helper()
+	e := &pageEnv{Environment: testenv.Start(t)}
+	manager := e.ApplyManagerRoles(t, metav1.NamespaceDefault)
+	e.ApplyManifest(t, "record/hibernation.yaml")
+	e.url = "http://" + e.startPage(t, e.ImpersonateUser(manager))
+	return e
+}
+
+func (e *pageEnv) startPage(t testing.TB, cfg *rest.Config) (address string) {
+	t.Helper()
+	address = testenv.FreeAddress(t)
+	server, err := New(Options{Address: address, Config: cfg, Clock: clock.RealClock{}, Log: logr.Discard(), Metrics: NewMetrics()})
+	testenv.ExpectNoError(t, err)
+	testenv.RunInBackground(t, "the page", server.Start)
+	testenv.Eventually(t, "the page answers", func() error {
+		answer, err := http.Get("http://" + address + "/assets/page.css")
+		if err != nil {
+			return err
+		}
+		return answer.Body.Close()
+	})
+	return address
+}
+
+// createAccount makes a service account and returns its token. verbs are what it may do with all that can be stopped in a namespace.
+func (e *pageEnv) createAccount(t testing.TB, namespace, name string, verbs ...string) (user, token string) {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	e.ExpectCreated(t, account)
+	if len(verbs) > 0 {
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+		e.ExpectCreated(t,
+			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{"*"}, Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps"}}}},
+			&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}}})
+	}
+	request := &authenticationv1.TokenRequest{}
+	testenv.ExpectNoError(t, e.Client.SubResource("token").Create(t.Context(), account, request))
+	return "system:serviceaccount:" + namespace + ":" + name, request.Status.Token
+}
+
+// browser is what somebody looks at the page with; it keeps cookies.
+type browser struct {
+	http.Client
+	url string
+}
+
+func (e *pageEnv) openBrowser(t testing.TB) *browser {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	testenv.ExpectNoError(t, err)
+	return &browser{Client: http.Client{Jar: jar}, url: e.url}
+}
+
+func (b *browser) logIn(t testing.TB, token string) {
+	t.Helper()
+	if status, text := b.post(t, "/login", url.Values{"token": {token}}, nil); status != http.StatusOK {
+		t.Fatalf("expected to be let in, found %d: %s", status, text)
+	}
+}
+
+func (b *browser) get(t testing.TB, path string) (status int, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+path, http.NoBody)
+	testenv.ExpectNoError(t, err)
+	return b.send(t, request)
+}
+
+func (b *browser) post(t testing.TB, path string, form url.Values, header map[string]string) (status int, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+path, strings.NewReader(form.Encode()))
+	testenv.ExpectNoError(t, err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for k, v := range header {
+		request.Header.Set(k, v)
+	}
+	return b.send(t, request)
+}
+
+func (b *browser) send(t testing.TB, request *http.Request) (status int, text string) {
+	t.Helper()
+	answer, err := b.Do(request)
+	testenv.ExpectNoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	data, err := io.ReadAll(answer.Body)
+	testenv.ExpectNoError(t, err)
+	return answer.StatusCode, string(data)
+}
+
+// openStream follows what changes; next returns the next event.
+func (b *browser) openStream(t testing.TB, query string) (status int, next func() streamEvent) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+"/events?"+query, http.NoBody)
+	testenv.ExpectNoError(t, err)
+	answer, err := b.Do(request)
+	testenv.ExpectNoError(t, err)
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	return answer.StatusCode, func() streamEvent {
+		t.Helper()
+		var event streamEvent
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				testenv.ExpectNoError(t, json.Unmarshal([]byte(data), &event))
+				return event
+			}
+		}
+		t.Fatalf("expected an event, found the end of the stream: %v", lines.Err())
+		return event
+	}
+}

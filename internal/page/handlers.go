@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"path"
+	"strings"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cli/torpor"
+)
+
+const (
+	cookieName = "torpor-token"
+	// maxTokenBytes is what a cookie has room for; browsers drop larger ones without a word.
+	maxTokenBytes = 2900
+	// policy lets the browser run and load nothing but what this server has in its program.
+	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	// fieldManager is who writes, beside the user whose token it is.
+	fieldManager = "torpor-page"
+)
+
+var errNotLoggedIn = errors.New("expected a token, found none; log in")
+
+func (s *Server) newHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.serveBoard)
+	mux.HandleFunc("GET /events", s.serveStream)
+	mux.HandleFunc("GET /assets/{name}", serveAsset)
+	mux.HandleFunc("POST /login", s.logIn)
+	mux.HandleFunc("POST /logout", s.logOut)
+	mux.HandleFunc("POST /switch", s.flipSwitch)
+	// A browser says from which page a request comes. What another page has it send is refused, with the cookie or without.
+	sameOrigin := http.NewCrossOriginProtection().Handler(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		r.Body = http.MaxBytesReader(w, r.Body, maxBodyBytes)
+		// Who reads nothing is not waited for. Streams bound each write instead.
+		if err := http.NewResponseController(w).SetWriteDeadline(s.Clock.Now().Add(2 * requestTimeout)); err != nil {
+			s.Log.Error(err, "an answer of the page cannot be bounded")
+		}
+		sameOrigin.ServeHTTP(w, r)
+	})
+}
+
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	if path.Ext(r.PathValue("name")) == ".html" { // A template is no page.
+		http.NotFound(w, r)
+		return
+	}
+	http.ServeFileFS(w, r, assets, "assets/"+r.PathValue("name"))
+}
+
+// identify returns who asks: by the Authorization header, as a proxy before the page may send it, or by the cookie.
+func (s *Server) identify(ctx context.Context, r *http.Request) (*authorization.Caller, error) {
+	header := r.Header.Get("Authorization")
+	if cookie, err := r.Cookie(cookieName); err == nil && header == "" {
+		if token, err := base64.RawURLEncoding.DecodeString(cookie.Value); err == nil && len(token) > 0 {
+			header = "Bearer " + string(token)
+		}
+	}
+	if header == "" {
+		return nil, errNotLoggedIn
+	}
+	return s.authenticator.Authenticate(ctx, header, r.RemoteAddr)
+}
+
+func (s *Server) serveBoard(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	caller, err := s.identify(ctx, r)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	defer caller.Close()
+	q := parseViewQuery(r.URL.Query())
+	sees, err := reviewVisibility(ctx, caller, s.inventory, q)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	v := composeView(ctx, s.inventory, sees, q, s.Clock.Now())
+	v.User = caller.Name
+	s.writeHTML(w, http.StatusOK, "board", v)
+}
+
+func (s *Server) writeHTML(w http.ResponseWriter, status int, name string, data any) {
+	text, err := s.renderPart(name, data)
+	if err != nil {
+		s.Log.Error(err, "the page could not be made")
+		http.Error(w, "the page could not be made; see the log of torpor manager", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text)) // Who goes away needs no answer.
+}
+
+// refuse shows the form to log in to who is nobody yet, and to others what went wrong.
+func (s *Server) refuse(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, errNotLoggedIn):
+		s.writeHTML(w, http.StatusUnauthorized, "login", loginView{})
+	case apierrors.HasStatus(err, http.StatusUnauthorized):
+		s.setCookie(w, "", -1)
+		s.writeHTML(w, http.StatusUnauthorized, "login", loginView{Error: "Kubernetes does not know this token, or not any more. Log in with another one."})
+	default:
+		status, text := describeError(err)
+		s.writeHTML(w, status, "login", loginView{Error: text})
+	}
+}
+
+type loginView struct{ Error string }
+
+// describeError says to the caller what went wrong, and nothing of what is not the caller's.
+func describeError(err error) (status int, text string) {
+	if api := k8serrors.APIStatus(nil); errors.As(err, &api) && api.Status().Code < http.StatusInternalServerError {
+		return int(api.Status().Code), api.Status().Message
+	}
+	if known, ok := errors.AsType[*apierrors.CFError](err); ok {
+		return known.Status, known.Detail
+	}
+	return http.StatusServiceUnavailable, "The API server did not answer as expected; try again."
+}
+
+func (s *Server) logIn(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	defer cancel()
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	switch {
+	case token == "":
+		s.refuse(w, errNotLoggedIn)
+		return
+	case len(token) > maxTokenBytes:
+		s.writeHTML(w, http.StatusBadRequest, "login", loginView{Error: "Expected a token that fits into a cookie, found a larger one. Use one of a service account, or a proxy that sends it as Authorization header."})
+		return
+	}
+	caller, err := s.authenticator.Authenticate(ctx, "Bearer "+token, r.RemoteAddr)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	defer caller.Close()
+	s.setCookie(w, base64.RawURLEncoding.EncodeToString([]byte(token)), 0)
+	http.Redirect(w, r, "./", http.StatusSeeOther)
+}
+
+func (s *Server) logOut(w http.ResponseWriter, r *http.Request) {
+	s.setCookie(w, "", -1)
+	http.Redirect(w, r, "./", http.StatusSeeOther)
+}
+
+// setCookie sets one that no script reads, no other site sends and no disk keeps; an age below zero removes it.
+func (s *Server) setCookie(w http.ResponseWriter, value string, age int) {
+	cookie := http.Cookie{Name: cookieName, Value: value, MaxAge: age, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: true}
+	text := cookie.String()
+	if s.certificate == nil { // It is for an address of the machine itself, to which not every browser returns a secure one.
+		text = strings.Replace(text, "; Secure", "", 1)
+	}
+	w.Header().Add("Set-Cookie", text)
+}
+
+// flipSwitch stops or starts something with the caller's own token, so that admission notes the caller.
+func (s *Server) flipSwitch(w http.ResponseWriter, r *http.Request) {
+	// What was asked for is finished even if the browser goes away.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), requestTimeout)
+	defer cancel()
+	caller, err := s.identify(ctx, r)
+	if err != nil {
+		http.Error(w, "Log in again.", http.StatusUnauthorized)
+		return
+	}
+	defer caller.Close()
+	flip, err := parseFlip(r)
+	if err == nil {
+		err = flip.Validate(s.Clock.Now())
+	}
+	if err != nil {
+		http.Error(w, strings.TrimPrefix(err.Error(), "--until: "), http.StatusBadRequest)
+		return
+	}
+	changed, err := torpor.FlipSwitch(ctx, caller.Client, s.Clock, flip)
+	if err != nil {
+		status, text := describeError(err)
+		http.Error(w, text, status)
+		return
+	}
+	s.Log.Info("a switch was flipped on the page", "user", caller.Name, "kind", flip.Kind.GVK().Kind, "namespace", flip.Namespace, "name", flip.Name, "part", flip.Part, "stop", flip.IsStop, "changed", changed)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+var errUnknownVerb = errors.New("expected the verb stop or start, found another")
+
+func parseFlip(r *http.Request) (torpor.Flip, error) {
+	verb := r.PostFormValue("verb")
+	if verb != "stop" && verb != "start" {
+		return torpor.Flip{}, errUnknownVerb
+	}
+	k, err := torpor.FindKind(r.PostFormValue("kind"))
+	if err != nil {
+		return torpor.Flip{}, err
+	}
+	return torpor.Flip{
+		Kind: k, Namespace: r.PostFormValue("namespace"), Name: r.PostFormValue("name"), Part: r.PostFormValue("part"), IsStop: verb == "stop",
+		Reason: strings.TrimSpace(r.PostFormValue("reason")), Until: strings.TrimSpace(r.PostFormValue("until")), FieldManager: fieldManager,
+	}, nil
+}

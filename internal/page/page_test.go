@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/torpor"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+func buildCluster(namespace, name string) *hivev1.ClusterDeployment {
+	return testenv.BuildClusterDeployment(types.NamespacedName{Namespace: namespace, Name: name}, "cloud", "kubeconfig")
+}
+
+func buildApp(namespace, name string) *korifiv1alpha1.CFApp {
+	app := testenv.BuildCFApp(types.NamespacedName{Namespace: namespace, Name: name})
+	app.Spec.DesiredState = korifiv1alpha1.StoppedState
+	return app
+}
+
+// expectShown waits until a page has some words and lacks others.
+func (b *browser) expectShown(t *testing.T, path string, shown, hidden []string) {
+	t.Helper()
+	testenv.Eventually(t, fmt.Sprintf("%s shows %q", path, shown), func() error {
+		status, text := b.get(t, path)
+		if status != http.StatusOK {
+			return fmt.Errorf("expected 200, found %d: %s", status, text)
+		}
+		for _, words := range shown {
+			if !strings.Contains(text, words) {
+				return fmt.Errorf("expected %q, found none", words)
+			}
+		}
+		for _, words := range hidden {
+			if strings.Contains(text, words) {
+				t.Errorf("expected no %q, found it", words)
+			}
+		}
+		return nil
+	})
+}
+
+func TestPageShowsWhatItsCallerMayList(t *testing.T) {
+	e := shared.Get(t)
+	ours, others := e.CreateNamespace(t), e.CreateNamespace(t)
+	e.ExpectCreated(t, buildCluster(ours, "ours"), buildCluster(others, "theirs"), buildApp(ours, "shop"))
+	_, token := e.createAccount(t, ours, "viewer", "list")
+	b := e.openBrowser(t)
+	for _, path := range []string{"/", "/events"} {
+		if status, text := b.get(t, path); status != http.StatusUnauthorized || strings.Contains(text, "ours") {
+			t.Errorf("%s without a token: expected 401 and nothing of anybody, found %d: %s", path, status, text)
+		}
+	}
+	if status, text := b.post(t, "/login", url.Values{"token": {"nobody"}}, nil); status != http.StatusUnauthorized || !strings.Contains(text, "does not know this token") {
+		t.Errorf("a wrong token: expected 401, found %d: %s", status, text)
+	}
+	b.logIn(t, token)
+	b.expectShown(t, "/", []string{">ours<", ">shop<", "system:serviceaccount:" + ours + ":viewer"}, []string{"theirs", others, "<button type=\"button\" data-verb"})
+	b.expectShown(t, "/?namespace="+others, []string{"Nothing to show"}, []string{"theirs"})
+	b.expectShown(t, "/?kind=CFApp", []string{">shop<"}, []string{">ours<"})
+	b.expectShown(t, "/?q=sho+cfapp", []string{">shop<"}, []string{">ours<"})
+	if status, text := b.post(t, "/logout", nil, nil); status != http.StatusUnauthorized || !strings.Contains(text, "Log in") {
+		t.Errorf("after the log-out: expected the form and 401, found %d: %s", status, text)
+	}
+}
+
+func TestButtonsActAsTheirCaller(t *testing.T) {
+	e := shared.Get(t)
+	namespace := e.CreateNamespace(t)
+	cd := buildCluster(namespace, "fleet")
+	e.ExpectCreated(t, cd)
+	user, token := e.createAccount(t, namespace, "operator", "get", "list", "patch")
+	_, viewerToken := e.createAccount(t, namespace, "viewer", "get", "list")
+	stop := url.Values{"verb": {"stop"}, "kind": {"ClusterDeployment"}, "namespace": {namespace}, "name": {"fleet"}, "part": {"machines"}, "reason": {"no <b>budget"}, "until": {"8h"}}
+	with := func(name, value string) url.Values {
+		changed := url.Values{}
+		maps.Copy(changed, stop)
+		changed.Set(name, value)
+		return changed
+	}
+	operator, viewer := e.openBrowser(t), e.openBrowser(t)
+	operator.logIn(t, token)
+	viewer.logIn(t, viewerToken)
+	for name, test := range map[string]struct {
+		by     *browser
+		form   url.Values
+		header map[string]string
+		status int
+		words  string
+	}{
+		"nobody is asked to log in":           {e.openBrowser(t), stop, nil, http.StatusUnauthorized, "Log in again"},
+		"who may only look is refused":        {viewer, stop, nil, http.StatusForbidden, "cannot patch resource"},
+		"another site's form is refused":      {operator, stop, map[string]string{"Sec-Fetch-Site": "cross-site"}, http.StatusForbidden, "cross-origin"},
+		"another origin's form is refused":    {operator, stop, map[string]string{"Origin": "http://evil.example"}, http.StatusForbidden, "cross-origin"},
+		"an end that has passed is refused":   {operator, with("until", "2020-01-01T00:00:00Z"), nil, http.StatusBadRequest, "which has passed"},
+		"an end that is no time is refused":   {operator, with("until", "tomorrow"), nil, http.StatusBadRequest, `found "tomorrow"`},
+		"a switch that is not is refused":     {operator, with("part", "wheels"), nil, http.StatusBadRequest, `found "wheels"`},
+		"a kind without switches is refused":  {operator, with("kind", "Secret"), nil, http.StatusBadRequest, `found "Secret"`},
+		"a verb that is not is refused":       {operator, with("verb", "delete"), nil, http.StatusBadRequest, "stop or start"},
+		"an object that is not there is told": {operator, with("name", "none"), nil, http.StatusServiceUnavailable, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if status, text := test.by.post(t, "/switch", test.form, test.header); status != test.status || !strings.Contains(text, test.words) {
+				t.Errorf("expected %d with %q, found %d: %s", test.status, test.words, status, text)
+			}
+		})
+	}
+	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd))
+	if cd.Spec.PowerState == hivev1.PowerStateHibernating {
+		t.Fatal("expected that nothing which was refused stops anything, found it hibernating")
+	}
+	operator.expectShown(t, "/", []string{`data-verb="stop"`}, nil)
+	viewer.expectShown(t, "/", []string{">fleet<"}, []string{`data-verb="stop"`})
+
+	// The API server follows its policies a moment after they are made.
+	testenv.Eventually(t, "the stop names who asked for it", func() error {
+		for _, form := range []url.Values{with("verb", "start"), stop} {
+			if status, text := operator.post(t, "/switch", form, nil); status != http.StatusNoContent {
+				return fmt.Errorf("expected 204, found %d: %s", status, text)
+			}
+		}
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(cd), cd); err != nil {
+			return err
+		}
+		found := cd.Annotations[torporv1alpha1.RequestedByAnnotation]
+		return testenv.ErrorIf(found != user, "expected %s, found %q", user, found)
+	})
+	testenv.ExpectEqual(t, "the power state", hivev1.PowerStateHibernating, cd.Spec.PowerState)
+	testenv.ExpectEqual(t, "the reason", "no <b>budget", cd.Annotations[torporv1alpha1.ReasonAnnotation])
+	testenv.ExpectEqual(t, "the end", "8h", cd.Annotations[torporv1alpha1.UntilAnnotation])
+	operator.expectShown(t, "/", []string{`data-verb="start"`}, nil)
+}
+
+func TestStreamSendsWhatChanges(t *testing.T) {
+	e := shared.Get(t)
+	namespace := e.CreateNamespace(t)
+	cd, app := buildCluster(namespace, "fleet"), buildApp(namespace, "shop")
+	e.ExpectCreated(t, cd, app)
+	_, token := e.createAccount(t, namespace, "viewer", "list")
+	b := e.openBrowser(t)
+	b.logIn(t, token)
+	b.expectShown(t, "/", []string{">fleet<", ">shop<"}, nil)
+	_, next := b.openStream(t, "sort=name")
+	first := next()
+	if len(first.Rows) != 2 || first.Rows[0].HTML == "" || first.Rows[1].HTML == "" || first.Parts["summary"] == "" {
+		t.Fatalf("expected both rows and what is around them, found %+v", first)
+	}
+	cd.Status.Conditions = []metav1.Condition{{
+		Type: hivev1.ClusterStalledCondition, Status: metav1.ConditionTrue, Reason: "FailedToStop", Message: "i-1 <script>alert(1)</script> does not stop", LastTransitionTime: metav1.NewTime(time.Now()),
+	}}
+	cd.Status.PowerState = "Stopping"
+	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), cd))
+	second := next()
+	text, err := json.Marshal(second)
+	testenv.ExpectNoError(t, err)
+	if len(second.Rows) != 2 || !strings.Contains(second.Rows[0].HTML, "Stuck:") || second.Rows[1].HTML != "" || strings.Contains(string(text), "<script") || second.Parts["columns"] != "" {
+		t.Errorf("expected the row that has changed, escaped, and nothing that has not, found %s", text)
+	}
+}
+
+func TestStreamsAreFew(t *testing.T) {
+	e := shared.Get(t)
+	namespace := e.CreateNamespace(t)
+	_, token := e.createAccount(t, namespace, "viewer", "list")
+	b := e.openBrowser(t)
+	b.logIn(t, token)
+	for range maxStreamsOfCaller {
+		if status, _ := b.openStream(t, ""); status != http.StatusOK {
+			t.Fatalf("expected 200, found %d", status)
+		}
+	}
+	if status, _ := b.openStream(t, ""); status != http.StatusTooManyRequests {
+		t.Errorf("one more: expected 429, found %d", status)
+	}
+}
+
+func TestAnswersKeepScriptsAndOthersOut(t *testing.T) {
+	e := shared.Get(t)
+	_, token := e.createAccount(t, e.CreateNamespace(t), "viewer", "list")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.url+"/login", strings.NewReader(url.Values{"token": {token}}.Encode()))
+	testenv.ExpectNoError(t, err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	answer, err := http.DefaultTransport.RoundTrip(request)
+	testenv.ExpectNoError(t, err)
+	testenv.ExpectNoError(t, answer.Body.Close())
+	cookies := answer.Cookies()
+	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode || cookies[0].MaxAge != 0 || !cookies[0].Expires.IsZero() {
+		t.Errorf("expected one cookie for this site and no script, found %+v", cookies)
+	}
+	for name, want := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"} {
+		testenv.ExpectEqual(t, name, want, answer.Header.Get(name))
+	}
+}
+
+func TestTokensDoNotPassInClear(t *testing.T) {
+	t.Parallel()
+	for address, words := range map[string]string{
+		"127.0.0.1:8088": "", "[::1]:8088": "", "localhost:8088": "", ":8088": "--page-cert-dir", "0.0.0.0:8088": "--page-cert-dir", "10.1.2.3:8088": "--page-cert-dir", "8088": "expected host:port",
+	} {
+		err := (&Server{Options: Options{Address: address}}).checkAddress()
+		if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: expected %q, found %v", address, words, err)
+		}
+	}
+}
+
+func TestMachineHours(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	at := func(hours int) *metav1.Time { return new(metav1.NewTime(now.Add(-time.Duration(hours) * time.Hour))) }
+	nodes := make([]hivev1.RecordedNode, 6)
+	for name, test := range map[string]struct {
+		record  *hivev1.HibernationRecord
+		want    float64
+		isKnown bool
+	}{
+		"a cluster that has not slept saves nothing that is known":      {nil, 0, false},
+		"a sleep saves its machines for as long as it goes on":          {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10)}, 60, true},
+		"a sleep that is over saved them until they were started":       {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), ResumeStartedAt: at(4)}, 36, true},
+		"machines that have not all stopped save nothing that is known": {&hivev1.HibernationRecord{Nodes: nodes}, 0, false},
+		"machines of which nobody knows how many are not guessed":       {&hivev1.HibernationRecord{AsleepAt: at(10)}, 0, false},
+		"a repair is no sleep":                 {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(10), Repair: true}, 0, false},
+		"a clock that is behind saves nothing": {&hivev1.HibernationRecord{Nodes: nodes, AsleepAt: at(-1)}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cd := &hivev1.ClusterDeployment{}
+			cd.Status.Hibernation = test.record
+			if hours, isKnown := readSleepSavings(cd).machineHours(now); hours != test.want || isKnown != test.isKnown {
+				t.Errorf("expected %v, %t; found %v, %t", test.want, test.isKnown, hours, isKnown)
+			}
+		})
+	}
+}
+
+func TestViewQueries(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                                "",
+		"q=a+b&kind=CFApp&namespace=x":    "kind=CFApp&namespace=x&q=a+b",
+		"state=stuck&sort=-since&page=3":  "page=3&sort=-since&state=stuck",
+		"state=odd&sort=password&page=-1": "",
+		"page=1&sort=":                    "",
+		"q=" + strings.Repeat("x", 2*maxQueryText): "q=" + strings.Repeat("x", maxQueryText),
+	} {
+		values, err := url.ParseQuery(text)
+		testenv.ExpectNoError(t, err)
+		testenv.ExpectEqual(t, text, want, parseViewQuery(values).encode())
+	}
+	q := viewQuery{Page: 4}
+	for _, want := range []string{"sort=by", "sort=-by", ""} {
+		q = q.sortedBy("by")
+		testenv.ExpectEqual(t, "the next order", want, q.encode())
+	}
+}
+
+func TestSwitchesAreSorted(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	list := func() []*listedSwitch {
+		running, stopped, stuck := buildCluster("ns", "c"), buildCluster("ns", "b"), buildCluster("ns", "a")
+		running.Status.PowerState = "Running"
+		stopped.Spec.PowerState, stopped.Status.PowerState = hivev1.PowerStateHibernating, "Hibernating"
+		stopped.Status.Stops = []torporv1alpha1.StopRecord{{Since: metav1.NewTime(now), By: "zoe", Requested: true}}
+		stuck.Status.PowerState, stuck.Status.Conditions = "Starting", []metav1.Condition{{Type: hivev1.ClusterStalledCondition, Status: metav1.ConditionTrue}}
+		var all []*listedSwitch
+		for _, cd := range []*hivev1.ClusterDeployment{running, stopped, stuck} {
+			all = append(all, newListing(clusterDeployments(t), cd).switches...)
+		}
+		return all
+	}
+	for text, want := range map[string]string{"": "a b c", "sort=name": "a b c", "sort=-name": "c b a", "sort=since": "b a c", "sort=-by": "b a c", "sort=state": "b c a"} {
+		values, err := url.ParseQuery(text)
+		testenv.ExpectNoError(t, err)
+		all := list()
+		parseViewQuery(values).sortSwitches(all, now)
+		var names []string
+		for _, s := range all {
+			names = append(names, s.Name)
+		}
+		testenv.ExpectEqual(t, text, want, strings.Join(names, " "))
+	}
+}
+
+func clusterDeployments(t *testing.T) torpor.Kind {
+	t.Helper()
+	k, err := torpor.FindKind("ClusterDeployment")
+	testenv.ExpectNoError(t, err)
+	return k
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"html/template"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+	"github.com/torpor-dev/torpor/internal/cli/torpor"
+)
+
+const (
+	headerTimeout = 5 * time.Second
+	// requestTimeout bounds everything but streams, which bound each of their writes.
+	requestTimeout = 30 * time.Second
+	idleTimeout    = 2 * time.Minute
+	// maxHeaderBytes has room for a token of the largest cookie, and maxBodyBytes for one in a form.
+	maxHeaderBytes, maxBodyBytes = 32 << 10, 32 << 10
+	shutdownTimeout              = 5 * time.Second
+	// callerRate is far above what a person with a browser needs, failureRate lets a few people behind one address mistype.
+	callerRate, failureRate = 20, 5
+)
+
+// Options are how the page is served.
+type Options struct {
+	// Address is host:port. Without CertFolder it is one of this machine, or of a Pod's own, which kubectl port-forward reaches.
+	Address string
+	// CertFolder has tls.crt and tls.key, which are read again when they change.
+	CertFolder string
+	// Config has the credentials with which the page looks at what it shows to who may see it.
+	Config *rest.Config
+	// Namespaces are the only ones that are looked at; none means all.
+	Namespaces []string
+	Clock      clock.WithTicker
+	Log        logr.Logger
+	Metrics    *Metrics
+}
+
+// Server serves the page on every replica, whoever leads.
+type Server struct {
+	Options
+	kube          client.WithWatch
+	authenticator *authorization.Authenticator
+	inventory     *inventory
+	templates     *template.Template
+	streams       *streamSlots
+	certificate   *certwatcher.CertWatcher
+}
+
+// New returns a server that listens when it is started.
+func New(o Options) (*Server, error) {
+	s := &Server{Options: o, inventory: newInventory(), streams: newStreamSlots(o.Metrics)}
+	err := errors.Join(s.checkAddress(), s.loadCertificate(), s.connect())
+	if err != nil {
+		return nil, err
+	}
+	s.templates, err = parseTemplates()
+	return s, err
+}
+
+// checkAddress lets tokens pass in clear only where nobody listens.
+func (s *Server) checkAddress() error {
+	host, _, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return fmt.Errorf("--page-address: expected host:port, found %q: %w", s.Address, err)
+	}
+	ip := net.ParseIP(host)
+	if s.CertFolder == "" && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--page-address: expected an address such as 127.0.0.1:8088, which kubectl port-forward reaches, or --page-cert-dir with a certificate; found %q without one", s.Address)
+	}
+	return nil
+}
+
+func (s *Server) loadCertificate() (err error) {
+	if s.CertFolder == "" {
+		return nil
+	}
+	if s.certificate, err = certwatcher.New(filepath.Join(s.CertFolder, "tls.crt"), filepath.Join(s.CertFolder, "tls.key")); err != nil {
+		return fmt.Errorf("--page-cert-dir: expected tls.crt and tls.key in %s: %w", s.CertFolder, err)
+	}
+	return nil
+}
+
+func (s *Server) connect() error {
+	known, err := torpor.NewScheme()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(authenticationv1.AddToScheme(known), authorizationv1.AddToScheme(known)); err != nil {
+		return fmt.Errorf("register reviews: %w", err)
+	}
+	var kinds []schema.GroupVersionKind
+	for _, k := range torpor.ListKinds() {
+		kinds = append(kinds, k.GVK())
+	}
+	if s.authenticator, err = authorization.NewAuthenticator(authorization.Options{
+		Config: s.Config, Scheme: known, Kinds: kinds, Clock: s.Clock, RequestsPerSecond: callerRate, FailuresPerSecond: failureRate, Metrics: authorization.NewCallerMetrics(),
+	}); err != nil {
+		return fmt.Errorf("let callers in: %w", err)
+	}
+	if s.kube, err = client.NewWithWatch(s.Config, client.Options{Scheme: known, Mapper: authorization.NewRESTMapper(kinds)}); err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	return nil
+}
+
+// NeedLeaderElection is false: the page shows what others do.
+func (s *Server) NeedLeaderElection() bool { return false }
+
+// Start serves until ctx ends.
+func (s *Server) Start(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.Address)
+	if err != nil {
+		return fmt.Errorf("--page-address: listen: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watches sync.WaitGroup
+	defer watches.Wait()
+	defer cancel() // Before the watches are waited for.
+	for _, k := range torpor.ListKinds() {
+		for _, namespace := range s.watchedNamespaces() {
+			watches.Go(func() { s.inventory.watchKind(ctx, s.kube, k, namespace) })
+		}
+	}
+	web := &http.Server{
+		Handler: s.newHandler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // Streams end with the server.
+	}
+	if s.certificate != nil {
+		watches.Go(func() { _ = s.certificate.Start(ctx) }) // It ends with ctx, and what it cannot read again it logs.
+		listener = tls.NewListener(listener, &tls.Config{GetCertificate: s.certificate.GetCertificate, MinVersion: tls.VersionTLS13})
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(listener) }()
+	s.Log.Info("serving the page", "address", listener.Addr().String(), "tls", s.certificate != nil)
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve the page: %w", err)
+	case <-ctx.Done():
+	}
+	final, end := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer end()
+	if err := web.Shutdown(final); err != nil {
+		return errors.Join(fmt.Errorf("finish the requests of the page: %w", err), web.Close())
+	}
+	return nil
+}
+
+func (s *Server) watchedNamespaces() []string {
+	if len(s.Namespaces) == 0 {
+		return []string{""}
+	}
+	return s.Namespaces
+}

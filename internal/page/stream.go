@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
+)
+
+const (
+	// maxStreams and maxStreamsOfCaller bound who looks on at a time, in several windows.
+	maxStreams, maxStreamsOfCaller = 64, 6
+	// coalesceTime is how long changes are gathered before they are sent, and settleTime how long before the first.
+	coalesceTime, settleTime = time.Second, 50 * time.Millisecond
+	// rightsLifetime is how long a token and what it may see count.
+	rightsLifetime = 30 * time.Second
+	// heartbeat keeps proxies from ending what is silent, and shows what only time changes.
+	heartbeat = 15 * time.Second
+	// writeTimeout ends a stream whose reader takes nothing.
+	writeTimeout = 10 * time.Second
+	// maxStreamAge ends streams; the browser opens another.
+	maxStreamAge = 30 * time.Minute
+)
+
+// streamSlots count who looks on.
+type streamSlots struct {
+	metrics *Metrics
+
+	mu    sync.Mutex
+	total int
+	of    map[string]int
+}
+
+func newStreamSlots(m *Metrics) *streamSlots { return &streamSlots{metrics: m, of: map[string]int{}} }
+
+// take returns what gives the slot back; false if there is none.
+func (s *streamSlots) take(user string) (release func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.total >= maxStreams || s.of[user] >= maxStreamsOfCaller {
+		s.metrics.refused.Inc()
+		return nil, false
+	}
+	s.total++
+	s.of[user]++
+	s.metrics.streams.Inc()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.metrics.streams.Dec()
+		s.total--
+		if s.of[user]--; s.of[user] == 0 {
+			delete(s.of, user)
+		}
+	}, true
+}
+
+// streamRow is a row of an event: HTML is empty if the browser has it already.
+type streamRow struct {
+	Key  string `json:"key"`
+	Sum  string `json:"sum"`
+	HTML string `json:"html,omitempty"`
+}
+
+// streamEvent is how the page looks now: all of its rows in order, and the parts around them that have changed.
+type streamEvent struct {
+	Rows  []streamRow       `json:"rows"`
+	Parts map[string]string `json:"parts,omitempty"`
+}
+
+// stream sends one browser what changes of its page.
+type stream struct {
+	*Server
+	request *http.Request
+	writer  http.ResponseWriter
+	control *http.ResponseController
+	query   viewQuery
+	caller  *authorization.Caller
+	sees    *visibility
+	// rightsUntil is when the token and the rights are looked at again.
+	rightsUntil time.Time
+	// sums are the rows, order their keys, and parts the rest, that the browser has.
+	sums, parts map[string]string
+	order       []string
+}
+
+func (s *Server) serveStream(w http.ResponseWriter, r *http.Request) {
+	// A refusal is no page: the browser's script reads the status.
+	st := &stream{Server: s, request: r, writer: w, control: http.NewResponseController(w), query: parseViewQuery(r.URL.Query()), sums: map[string]string{}, parts: map[string]string{}}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	if err := st.renewRights(ctx); err != nil {
+		status, text := describeError(err)
+		if errors.Is(err, errNotLoggedIn) {
+			status, text = http.StatusUnauthorized, err.Error()
+		}
+		http.Error(w, text, status)
+		return
+	}
+	defer func() { st.caller.Close() }()
+	release, ok := s.streams.take(st.caller.Name)
+	if !ok {
+		w.Header().Set("Retry-After", "10")
+		http.Error(w, "expected fewer open pages, found too many; close some", http.StatusTooManyRequests)
+		return
+	}
+	defer release()
+	// A stream lasts longer than a request may take to be read.
+	if err := st.control.SetReadDeadline(time.Time{}); err != nil {
+		s.Log.Error(err, "a stream of the page cannot be kept open")
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	if err := st.run(ctx); err != nil {
+		s.Log.V(1).Info("a stream of the page ended", "reason", err.Error())
+	}
+}
+
+// renewRights looks at the token and at what it may see again, so that who is no longer let in sees nothing more.
+func (st *stream) renewRights(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	caller, err := st.identify(ctx, st.request)
+	if err != nil {
+		return err
+	}
+	if st.caller != nil {
+		st.caller.Close()
+	}
+	st.caller = caller
+	if st.sees, err = reviewVisibility(ctx, caller, st.inventory, st.query); err != nil {
+		return err
+	}
+	st.rightsUntil = st.Clock.Now().Add(rightsLifetime)
+	return nil
+}
+
+// run sends the page as it is and then what changes, until the browser goes.
+func (st *stream) run(ctx context.Context) error {
+	end := st.Clock.NewTimer(maxStreamAge)
+	defer end.Stop()
+	beat := st.Clock.NewTicker(heartbeat)
+	defer beat.Stop()
+	for pause := settleTime; ; pause = coalesceTime {
+		changed := st.inventory.awaitChange()
+		if !st.Clock.Now().Before(st.rightsUntil) {
+			if err := st.renewRights(ctx); err != nil {
+				return errors.Join(err, st.send("event: ended\ndata: {}\n\n"))
+			}
+		}
+		if err := st.sendChanges(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-beat.C():
+		case <-end.C():
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+		// What changes together is sent together.
+		gather := st.Clock.NewTimer(pause)
+		select {
+		case <-gather.C():
+		case <-ctx.Done():
+		}
+		gather.Stop()
+	}
+}
+
+// sendChanges sends the page if it is no longer as the browser has it, and a comment otherwise.
+func (st *stream) sendChanges(ctx context.Context) error {
+	v := composeView(ctx, st.inventory, st.sees, st.query, st.Clock.Now())
+	event, err := st.compare(v)
+	if err != nil {
+		return err
+	}
+	if event == nil {
+		return st.send(": nothing has changed\n\n")
+	}
+	data, err := json.Marshal(event)
+	if err != nil {
+		return fmt.Errorf("encode the page: %w", err)
+	}
+	return st.send("data: " + string(data) + "\n\n")
+}
+
+// compare returns what the browser lacks of a page; nil if that is nothing.
+func (st *stream) compare(v view) (*streamEvent, error) {
+	event := &streamEvent{Rows: []streamRow{}, Parts: map[string]string{}}
+	sums, order, isChanged := map[string]string{}, []string{}, false
+	for _, r := range v.Rows {
+		row := streamRow{Key: r.Key, Sum: r.Sum}
+		if st.sums[r.Key] != r.Sum {
+			html, err := st.renderPart("row", r)
+			if err != nil {
+				return nil, err
+			}
+			row.HTML, isChanged = html, true
+		}
+		sums[r.Key] = r.Sum
+		order = append(order, r.Key)
+		event.Rows = append(event.Rows, row)
+	}
+	isChanged = isChanged || !slices.Equal(order, st.order)
+	st.sums, st.order = sums, order
+	for _, name := range []string{"summary", "columns", "pager"} {
+		html, err := st.renderPart(name, v)
+		if err != nil {
+			return nil, err
+		}
+		if st.parts[name] != html {
+			st.parts[name], event.Parts[name], isChanged = html, html, true
+		}
+	}
+	if !isChanged {
+		return nil, nil
+	}
+	return event, nil
+}
+
+func (st *stream) send(text string) error {
+	if err := st.control.SetWriteDeadline(st.Clock.Now().Add(writeTimeout)); err != nil {
+		return fmt.Errorf("limit a write: %w", err)
+	}
+	if _, err := st.writer.Write([]byte(text)); err != nil {
+		return fmt.Errorf("send the page: %w", err)
+	}
+	if err := st.control.Flush(); err != nil {
+		return fmt.Errorf("send the page: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/internal/cli/torpor"
+)
+
+const (
+	// overdueGrace is how long after its end a stop may go on before that is called overdue: starting takes its time.
+	overdueGrace = 5 * time.Minute
+	// maxChoices bounds the namespaces that are offered; others are typed into the address.
+	maxChoices = 300
+	// sumLength is enough to tell two versions of a row apart.
+	sumLength = 8
+)
+
+// view is what the page shows of everything that a caller may see.
+type view struct {
+	Query viewQuery
+	User  string
+	Rows  []rowView
+	// Matching is how many rows there are on all pages.
+	Matching, Pages int
+	Summary         summaryView
+	Columns         []columnView
+	Kinds           []string
+	Namespaces      []string
+	Warnings        []string
+}
+
+// FirstRow and LastRow are the numbers of the rows that are shown.
+func (v view) FirstRow() int { return (v.Query.Page-1)*rowsPerPage + 1 }
+
+// LastRow is the number of the last row that is shown.
+func (v view) LastRow() int { return (v.Query.Page-1)*rowsPerPage + len(v.Rows) }
+
+// PreviousPage and NextPage are the queries of the pages beside this one.
+func (v view) PreviousPage() viewQuery { return v.Query.onPage(v.Query.Page - 1) }
+
+// NextPage is the query of the page after this one.
+func (v view) NextPage() viewQuery { return v.Query.onPage(v.Query.Page + 1) }
+
+// summaryView counts what the caller may see, whatever the page shows of it.
+type summaryView struct {
+	Total, Stopped, Changing, Stuck, Overdue int
+	// SavedHours are of the sleeps that go on; Unknown is of how many sleeping clusters the status does not say it.
+	SavedHours string
+	Unknown    int
+}
+
+type columnView struct {
+	Title string
+	// Link is the address that sorts by it; empty if nothing does. AriaSort says how it is sorted.
+	Link, AriaSort string
+}
+
+type rowView struct {
+	Key, Sum                          string
+	Kind, Namespace, Name, Part       string
+	State, Badge, Symbol              string
+	Stopped                           bool
+	Since, Until                      *timeView
+	By, Reason, UntilBy, Next, Detail string
+	IsStuck, IsOverdue, StartsItself  bool
+	Saved, SavedNote                  string
+	// Verb is what the button does; empty without one.
+	Verb string
+}
+
+// timeView is a time for people and for programs.
+type timeView struct{ Machine, Human string }
+
+func newTimeView(at *metav1.Time) *timeView {
+	if at == nil {
+		return nil
+	}
+	utc := at.UTC()
+	return &timeView{Machine: utc.Format(time.RFC3339), Human: utc.Format("2006-01-02 15:04 UTC")}
+}
+
+// composeView selects, counts, sorts and cuts to one page.
+func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQuery, now time.Time) view {
+	v := view{Query: q, Kinds: listKindNames(), Columns: listColumns(q)}
+	namespaces := map[string]bool{}
+	var saved float64
+	var matching []*listedSwitch
+	for _, s := range all.listSwitches(sees.isVisible) {
+		namespaces[s.Namespace] = true
+		v.Summary.count(s, now)
+		if hours, isKnown := s.savings.machineHours(now); s.savings.goesOn() && isKnown {
+			saved += hours
+		}
+		if q.isAbout(s) && q.hasState(s) {
+			matching = append(matching, s)
+		}
+	}
+	v.Summary.SavedHours = formatHours(saved)
+	v.Namespaces = slices.Sorted(maps.Keys(namespaces))
+	v.Namespaces = v.Namespaces[:min(len(v.Namespaces), maxChoices)]
+	q.sortSwitches(matching, now)
+	v.Matching, v.Pages = len(matching), max(1, (len(matching)+rowsPerPage-1)/rowsPerPage)
+	v.Query.Page = min(q.Page, v.Pages)
+	begin := (v.Query.Page - 1) * rowsPerPage
+	for _, s := range matching[begin:min(begin+rowsPerPage, len(matching))] {
+		r := newRowView(s, now)
+		if s.canFlip && sees.mayPatch(ctx, s) {
+			r.Verb = map[bool]string{true: "start", false: "stop"}[s.Stopped]
+		}
+		r.Sum = sumOf(r)
+		v.Rows = append(v.Rows, r)
+	}
+	v.Warnings = listWarnings(all.listUnseen(), sees.unreviewed)
+	return v
+}
+
+func (s *summaryView) count(l *listedSwitch, now time.Time) {
+	s.Total++
+	if l.Stopped {
+		s.Stopped++
+	}
+	if l.isChanging() {
+		s.Changing++
+	}
+	if l.IsStuck() {
+		s.Stuck++
+	}
+	if isOverdue(l, now) {
+		s.Overdue++
+	}
+	if _, isKnown := l.savings.machineHours(now); l.savings.hasMachines && l.State == "Hibernating" && !isKnown {
+		s.Unknown++
+	}
+}
+
+func isOverdue(s *listedSwitch, now time.Time) bool {
+	return s.Stopped && s.Until != nil && now.After(s.Until.Add(overdueGrace))
+}
+
+func listWarnings(unseen map[string]string, unreviewed int) []string {
+	var warnings []string
+	for _, kind := range slices.Sorted(maps.Keys(unseen)) {
+		if why := unseen[kind]; why != notInstalled {
+			warnings = append(warnings, kind+"s: "+why)
+		}
+	}
+	if unreviewed > 0 {
+		warnings = append(warnings, fmt.Sprintf("You may not list everything, and there are too many namespaces to ask about each: %d were left out. Choose one.", unreviewed))
+	}
+	return warnings
+}
+
+func listKindNames() []string {
+	var names []string
+	for _, k := range torpor.ListKinds() {
+		names = append(names, k.GVK().Kind)
+	}
+	return names
+}
+
+func listColumns(q viewQuery) []columnView {
+	titles := []struct{ title, sort string }{
+		{"Name", "name"}, {"State", "state"}, {"Since", "since"}, {"By", "by"}, {"Why", ""}, {"Until", "until"}, {"What now", ""}, {"Machine-hours saved", "saved"}, {"Switch", ""},
+	}
+	var columns []columnView
+	for _, t := range titles {
+		c := columnView{Title: t.title}
+		if t.sort != "" {
+			c.Link = "?" + q.sortedBy(t.sort).encode()
+			c.AriaSort = "none"
+		}
+		if t.sort != "" && t.sort == q.Sort {
+			c.AriaSort = map[bool]string{true: "descending", false: "ascending"}[q.IsDescending]
+		}
+		columns = append(columns, c)
+	}
+	return columns
+}
+
+func newRowView(s *listedSwitch, now time.Time) rowView {
+	r := rowView{
+		Key: s.key, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, Part: s.Part, State: s.State, Stopped: s.Stopped,
+		Since: newTimeView(s.Since), Until: newTimeView(s.Until), By: s.By, Reason: s.Reason, Next: s.Next,
+		IsStuck: s.IsStuck(), IsOverdue: isOverdue(s, now), StartsItself: s.Next == "starts by itself",
+	}
+	if s.UntilBy != s.By {
+		r.UntilBy = s.UntilBy
+	}
+	if r.StartsItself {
+		r.Next = ""
+	}
+	if s.Message != "" && !strings.Contains(r.Next, s.Message) {
+		r.Detail = s.Message
+	}
+	switch s.attention {
+	case attentionStuck:
+		r.Badge, r.Symbol = "stuck", "!"
+	case attentionChanging:
+		r.Badge, r.Symbol = "changing", "↻"
+	case attentionStopped:
+		r.Badge, r.Symbol = "stopped", "◼"
+	default:
+		r.Badge, r.Symbol = "running", "▶"
+	}
+	r.Saved, r.SavedNote = describeSavings(s, now)
+	return r
+}
+
+func describeSavings(s *listedSwitch, now time.Time) (saved, note string) {
+	hours, isKnown := s.savings.machineHours(now)
+	switch {
+	case !s.savings.hasMachines:
+		return "", ""
+	case isKnown && s.savings.goesOn():
+		return formatHours(hours), fmt.Sprintf("%d machines, this sleep", s.savings.machines)
+	case isKnown:
+		return formatHours(hours), fmt.Sprintf("%d machines, last sleep", s.savings.machines)
+	case s.Stopped:
+		return "not known", "the status has no machines, or not since when they are off"
+	default:
+		return "", ""
+	}
+}
+
+// formatHours is exact enough to see something grow, and steady enough not to flicker.
+func formatHours(hours float64) string {
+	if hours >= 100 {
+		return strconv.FormatFloat(hours, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(hours, 'f', 1, 64)
+}
+
+// sumOf tells two versions of a row apart.
+func sumOf(r rowView) string {
+	text, _ := json.Marshal(r) // Texts, numbers and truths can be encoded.
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:sumLength])
+}
