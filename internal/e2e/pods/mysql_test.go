@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -228,6 +229,12 @@ func (s *mysqlSuite) expectFollowed(t *testing.T) {
 	})
 }
 
+// readFollowerPod may find no Pod: for a moment of a rollout there is none.
+func (s *mysqlSuite) readFollowerPod(t *testing.T, path string) (string, error) {
+	t.Helper()
+	return s.tryRun(t, "", filepath.Join(s.programs, "kubectl"), "get", "pod", "moco-follower-0", "-o", "jsonpath="+path)
+}
+
 // testPromotion comes after a rotation of the source's passwords, which leaves the ones of before valid in the copy too. What the source
 // does when it discards them is done in the copy alone, as Torpor has to get in at the source.
 func (s *mysqlSuite) testPromotion(t *testing.T) {
@@ -236,8 +243,8 @@ func (s *mysqlSuite) testPromotion(t *testing.T) {
 		"ALTER USER 'moco-admin'@'%' DISCARD OLD PASSWORD", "SET GLOBAL super_read_only = 1")
 	began := time.Now()
 	eventually(t, "the kubelet has started the copy's server again", func() error {
-		restarts := s.kubectl(t, "get", "pod", "moco-follower-0", "-o", "jsonpath={.status.containerStatuses[?(@.name=='mysqld')].restartCount}")
-		return testenv.ErrorIf(restarts == "0", "not yet")
+		restarts, err := s.readFollowerPod(t, "{.status.containerStatuses[?(@.name=='mysqld')].restartCount}")
+		return errors.Join(err, testenv.ErrorIf(restarts == "" || restarts == "0", "expected a restart, found %q", restarts))
 	})
 	s.waitUntilHealthy(t, "follower")
 	s.expectFollowed(t)
@@ -250,8 +257,8 @@ func (s *mysqlSuite) testPromotion(t *testing.T) {
 	})
 	s.logf(t, "the copy takes writes after %.1fs", time.Since(began).Seconds())
 	eventually(t, "its Pod makes no accounts any more", func() error {
-		found := s.kubectl(t, "get", "pod", "moco-follower-0", "-o", "jsonpath={.spec.volumes[*].name}")
-		return testenv.ErrorIf(strings.Contains(found, "take-over"), "found %s", found)
+		found, err := s.readFollowerPod(t, "{.spec.volumes[*].name}")
+		return errors.Join(err, testenv.ErrorIf(strings.Contains(found, "take-over"), "found %s", found))
 	})
 	s.waitUntilHealthy(t, "follower")
 	s.kubectl(t, "delete", "mysqlcluster", "follower", "--wait")
