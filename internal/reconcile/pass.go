@@ -62,6 +62,8 @@ type FollowUp struct {
 	Rule string
 	// RequeueAfter is when to look again; zero waits for an event.
 	RequeueAfter time.Duration
+	// IsUrgent has that look come before those of objects that are not.
+	IsUrgent bool
 	// Events are emitted after the status is saved.
 	Events []decision.Event
 	// AfterSave runs after the status is saved, for counters.
@@ -250,7 +252,10 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	}
 	isHot := out.RequeueAfter > 0 && out.RequeueAfter < hotInterval && len(written.unkept) > 0
 	out.RequeueAfter = max(out.RequeueAfter, p.schema.backoff(req, out.Rule, isHot))
-	return ctrl.Result{RequeueAfter: out.RequeueAfter}, nil
+	if out.RequeueAfter == 0 {
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(priorityOf(out))}, nil
 }
 
 // loseRace waits for the version that has won. One that was refused before and is still the newest has not lost to another.

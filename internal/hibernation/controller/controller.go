@@ -115,15 +115,15 @@ func (c Controller) answers() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		c.accounts.Enqueue = func(look types.NamespacedName) {
 			for _, cluster := range c.machineAccounts.takeWaiting(look) {
-				enqueue(queue, cluster, begunPriority)
+				reconcile.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, reconcile.UrgentPriority)
 			}
 		}
 		c.pool.Enqueue = func(cluster types.NamespacedName, isCalm bool) {
+			priority := reconcile.UrgentPriority
 			if isCalm {
-				enqueue(queue, cluster, usualPriority)
-				return
+				priority = reconcile.UsualPriority
 			}
-			enqueue(queue, cluster, begunPriority)
+			reconcile.Enqueue(queue, ctrl.Request{NamespacedName: cluster}, priority)
 		}
 		return nil
 	})

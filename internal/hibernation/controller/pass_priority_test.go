@@ -12,6 +12,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	ctrlreconcile "sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 func TestPassesThatGoOnComeFirst(t *testing.T) {
@@ -20,10 +22,10 @@ func TestPassesThatGoOnComeFirst(t *testing.T) {
 		err    error
 		want   int
 	}{
-		"what was written down is acted on at once":            {ctrl.Result{RequeueAfter: time.Millisecond}, nil, begunPriority},
-		"a cluster that is settled has lost its priority":      {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(begunPriority)}, nil, usualPriority},
-		"so has one that waits for an event":                   {ctrl.Result{}, nil, usualPriority},
-		"and one whose pass fails, so that it holds up nobody": {ctrl.Result{}, errors.New("no hub"), usualPriority},
+		"what was written down is acted on at once":            {ctrl.Result{RequeueAfter: time.Millisecond}, nil, reconcile.UrgentPriority},
+		"a cluster that is settled has lost its priority":      {ctrl.Result{RequeueAfter: 10 * time.Minute, Priority: new(reconcile.UrgentPriority)}, nil, reconcile.UsualPriority},
+		"so has one that waits for an event":                   {ctrl.Result{}, nil, reconcile.UsualPriority},
+		"and one whose pass fails, so that it holds up nobody": {ctrl.Result{}, errors.New("no hub"), reconcile.UsualPriority},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pass := begunFirst{ctrlreconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return row.result, row.err })}
@@ -39,12 +41,14 @@ func TestPassesThatGoOnComeFirst(t *testing.T) {
 func TestAnswersOvertakeClustersThatBegin(t *testing.T) {
 	queue := priorityqueue.New[ctrl.Request]("test")
 	defer queue.ShutDown()
-	named := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
-	for i := range 100 {
-		queue.Add(ctrl.Request{NamespacedName: named(string(rune('a' + i)))})
+	named := func(name string) ctrl.Request {
+		return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}
 	}
-	enqueue(queue, named("looked after"), usualPriority)
-	enqueue(queue, named("answered"), begunPriority)
+	for i := range 100 {
+		queue.Add(named(string(rune('a' + i))))
+	}
+	reconcile.Enqueue(queue, named("looked after"), reconcile.UsualPriority)
+	reconcile.Enqueue(queue, named("answered"), reconcile.UrgentPriority)
 	if first, _, _ := queue.GetWithPriority(); first.Name != "answered" {
 		t.Errorf("expected the cluster that has its answer, found %s", first.Name)
 	}

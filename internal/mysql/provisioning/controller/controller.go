@@ -33,6 +33,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -87,6 +88,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers(), primaryOrHealthChanged()))).
+		Watches(&mocov1beta2.MySQLCluster{}, reconcile.EnqueueUrgent(), builder.WithPredicates(c.isStopOverdue())).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingConfigMap))
 	for _, kind := range childKinds() {
 		b = b.WatchesRawSource(source.Kind(children, kind, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(mocov1beta2.InstanceLabel))))
@@ -142,6 +144,15 @@ func primaryOrHealthChanged() predicate.Predicate {
 		after, isNew := e.ObjectNew.(*mocov1beta2.MySQLCluster)
 		return isOld && isNew && (before.Status.CurrentPrimaryIndex != after.Status.CurrentPrimaryIndex || healthy(before) != healthy(after))
 	}}
+}
+
+// isStopOverdue lets clusters through whose stop should have ended, at the start of the manager. All stops that an outage has outlasted end
+// before the first cluster makes what was held up, which is fifteen objects for each.
+func (c Controller) isStopOverdue() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(obj client.Object) bool {
+		cluster, isCluster := obj.(*mocov1beta2.MySQLCluster)
+		return isCluster && cluster.ReconciliationStopped() && stops.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
+	})
 }
 
 // childKinds are what belongs to MySQLClusters, without Secrets, which are never cached. Desired objects are unstructured,

@@ -62,7 +62,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 	case changes.EndsStop:
 		out.Events, out.RequeueAfter = append(out.Events, switched.EndEvent(reconcileAction, describeFailure(refused))), userRetry
 	case switched.IsOverdue:
-		out.RequeueAfter = reconcile.StaleCacheRetry
+		out.RequeueAfter, out.IsUrgent = reconcile.StaleCacheRetry, true
 	case cluster.ReconciliationStopped() && !next.IsZero():
 		out.RequeueAfter = max(next.Sub(now), time.Millisecond)
 	}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+)
+
+// TestUrgentObjectsComeFirst lists a hundred objects, as at the start of a manager, before one that is urgent, and one whose pass has said
+// that it is not in a hurry.
+func TestUrgentObjectsComeFirst(t *testing.T) {
+	queue := priorityqueue.New[ctrl.Request]("test")
+	defer queue.ShutDown()
+	named := func(name string) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	}
+	for i := range 100 {
+		listed := &handler.EnqueueRequestForObject{}
+		listed.Create(t.Context(), event.CreateEvent{Object: named(string(rune('a' + i))), IsInInitialList: true}, queue)
+	}
+	Enqueue(queue, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "goes-on"}}, priorityOf(FollowUp{}))
+	Enqueue(queue, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "hurries"}}, priorityOf(FollowUp{IsUrgent: true}))
+	EnqueueUrgent().Create(t.Context(), event.CreateEvent{Object: named("overdue"), IsInInitialList: true}, queue)
+	for _, want := range []string{"hurries", "overdue", "goes-on"} {
+		if got, _, _ := queue.GetWithPriority(); got.Name != want {
+			t.Errorf("expected %s, found %s", want, got.Name)
+		}
+	}
+}
