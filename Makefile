@@ -27,8 +27,10 @@ torpor kubectl-moco kubectl-torpor: ## Build the manager, or a plugin of kubectl
 	@$(BUILD) -o $(BIN)/$@ ./cmd/$@
 mysql nova: local ## Fetch a real MySQL server, or OpenStack's compute service, into .cache; installs nothing
 	@$(BIN)/local $@ --dir .cache/$@ --optional
-s3 helm: ## Build versitygw, the S3 server of the tests, or helm, for the tests of the chart, into .cache/bin (the first time: two minutes)
-	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ $(if $(filter helm,$@),helm.sh/helm/v3/cmd/helm,github.com/versity/versitygw/cmd/versitygw)
+s3 helm release: ## Build versitygw, the S3 server of the tests; helm; or krew and OLM's validator, into .cache/bin (the first time: two minutes)
+	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ tool
+image plugins bundle chart: ## Build Torpor's image without Docker, the plugins with krew's manifests, the bundle for OLM, or the chart's archive, into .cache/release
+	@go run ./cmd/release $@ --dir .cache/release $(RELEASE)
 demo: ## See it work: NAME=hibernate (default), record, cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
 bench: ## Measure: NAME=hibernate (default, 6 min), fleet (15), conditional (30; BENCH=--quick: 4), mysql (15), restart (12), sync (1) or record (6)
 soak: ## Break things at random and look for what is lost: NAME=mysql (default, 20 min) or conditional (10), SOAK=20m SEED=1
@@ -64,7 +66,8 @@ test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight 
 	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; for i in $$(seq $(or $(N),1)); do $(MAKE) test || exit; done
 test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
-test-foreign test-hostile: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi, or beside hostile callers and servers
+test-release: release helm
+test-foreign test-hostile test-release: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi; beside hostile callers and servers; or what krew, OLM and helm say of a release
 	@go test -v -count=1 ./internal/e2e/$(@:test-%=%)
 e2e: local torpor mysql e2e-pods ## Run the end-to-end tests at every fault point, and those with real pods
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e && TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/mysql/clustering/controller -run 'TestKilled'
@@ -74,12 +77,8 @@ run-e2e-pods: node-parts torpor kubectl-moco mysql s3
 	@cd local && $(GOTEST) -v -count=1 -p 1 ./podcluster/e2e && cd .. && TORPOR_E2E=pods $(GOTEST) -v -count=1 ./internal/e2e/pods
 e2e-clouds: nova ## Run the tests of clouds with the real parts that Debian has: OpenStack's nova
 	@$(GOTEST) -v -count=1 ./internal/cloud/... -run 'Contract|Nova'
-generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the reference
-	@go tool -modfile=go.tools.mod controller-gen object:headerFile=config/boilerplate.go.txt crd \
-	  paths=./api/... paths=./internal/... output:crd:dir=config/crd
-	@.ci/generate-roles
-	@cd internal && TORPOR_UPDATE=1 go test -count=1 ./hibernation ./arch ./cf/api ./manager -run 'Diagram|Reference|SpecPages|Documented' >/dev/null
-	@cd conditional && TORPOR_UPDATE=1 go test -count=1 . -run Diagram >/dev/null
+generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the generated pages
+	@.ci/generate
 fmt lint: ## Format or lint all modules
 	@for module in . conditional conditional/bench local local/dns; do \
 	  (cd $$module && go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint $(@:lint=run) -c $(CURDIR)/.golangci.yml ./...) || exit 1; done

@@ -223,6 +223,10 @@ func programLaws() []importLaw {
 			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/install", "internal/installation", "internal/preflight", "internal/decision"),
 		},
 		{
+			packages: "internal/release/...", reason: "what builds a release reads manifests and programs, and calls no feature",
+			mayReach: append(publicNames(), "internal/release/...", "internal/buildinfo", "internal/preflight", "internal/install", "internal/decision"),
+		},
+		{
 			packages: "internal/bulk", reason: "changing many objects knows no kind",
 		},
 		{
@@ -236,6 +240,10 @@ func programLaws() []importLaw {
 		{
 			packages: "cmd/torpor", reason: "a command starts what others have wired",
 			mayReach: []string{"..."}, mayImport: []string{"internal/buildinfo", "internal/manager", "internal/uninstall", "internal/bulk", "internal/takeover", "internal/cf/api", "internal/mysql/backup/job", "internal/install", "internal/preflight", "internal/preflight/hub", "internal/cli/exit", "config/crd"},
+		},
+		{
+			packages: "cmd/release", reason: "what builds a release is run by whoever makes one, and calls no feature",
+			mayReach: append(publicNames(), "internal/release/...", "internal/buildinfo", "internal/preflight", "internal/install", "internal/decision"),
 		},
 		frontLaw("cmd/kubectl-*").alsoReaching("internal/cli/...").alsoCalling("internal/cli/..."),
 	}

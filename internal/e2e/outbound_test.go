@@ -3,8 +3,9 @@
 package e2e
 
 import (
-	"encoding/json"
+	"archive/tar"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -22,11 +23,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	releaseimage "github.com/torpor-dev/torpor/internal/release/image"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -50,7 +53,7 @@ func encodeAuthority(server *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-// image is the file system that the Dockerfile describes, in a folder.
+// image is the file system of Torpor's image, in a folder.
 type image struct {
 	root, entrypoint string
 	user             uint32
@@ -61,38 +64,32 @@ func buildImage(t *testing.T) image {
 	if id := os.Geteuid(); id != 0 {
 		t.Skipf("expected root, who may start a program in another root directory, found the user %d", id)
 	}
-	i := image{root: t.TempDir()}
-	dockerfile, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
+	built, err := releaseimage.Build(managerBinary(t))
 	testenv.ExpectNoError(t, err)
-	for line := range strings.Lines(string(dockerfile)) {
-		instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch instruction {
-		case "", "#":
-		case "FROM":
-			if rest != "scratch" {
-				t.Fatalf("expected an image from scratch, found %q", line)
-			}
-		case "COPY":
-			from, to, _ := strings.Cut(rest, " ")
-			if from != ".cache/bin/torpor" {
-				t.Fatalf("expected the program only, found %q", line)
-			}
-			program, err := os.ReadFile(managerBinary(t))
-			testenv.ExpectNoError(t, err)
-			i.write(t, to, program, 0o755)
-		case "USER":
-			if _, err := fmt.Sscanf(rest, "%d:%d", &i.user, new(int)); err != nil {
-				t.Fatal(err)
-			}
-		case "ENTRYPOINT":
-			var words [1]string
-			testenv.ExpectNoError(t, json.Unmarshal([]byte(rest), &words))
-			i.entrypoint = words[0]
-		default:
-			t.Fatalf("expected an instruction that this test knows, found %q", line)
-		}
+	manifest, err := built.Index.IndexManifest()
+	testenv.ExpectNoError(t, err)
+	only, err := built.Index.Image(manifest.Manifests[0].Digest)
+	testenv.ExpectNoError(t, err)
+	config, err := only.ConfigFile()
+	testenv.ExpectNoError(t, err)
+	i := image{root: t.TempDir(), entrypoint: config.Config.Entrypoint[0]}
+	if _, err := fmt.Sscanf(config.Config.User, "%d:%d", &i.user, new(int)); err != nil {
+		t.Fatal(err)
 	}
-	return i
+	for files := tar.NewReader(mutate.Extract(only)); ; {
+		header, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return i
+		}
+		testenv.ExpectNoError(t, err)
+		if header.Typeflag == tar.TypeDir {
+			testenv.ExpectNoError(t, os.MkdirAll(filepath.Join(i.root, header.Name), header.FileInfo().Mode()))
+			continue
+		}
+		content, err := io.ReadAll(files)
+		testenv.ExpectNoError(t, err)
+		i.write(t, header.Name, content, header.FileInfo().Mode())
+	}
 }
 
 func (i image) write(t *testing.T, path string, content []byte, mode os.FileMode) {

@@ -82,12 +82,24 @@ func (r Resource) String() string { return strings.Trim(r.Group+"/"+r.Version, "
 // NeededResources are what Torpor's own objects are made of.
 func NeededResources() []Resource {
 	return []Resource{
-		{"", "v1", "namespaces"}, {"", "v1", "serviceaccounts"}, {"", "v1", "services"}, {"apps", "v1", "deployments"},
-		{"rbac.authorization.k8s.io", "v1", "clusterroles"}, {"rbac.authorization.k8s.io", "v1", "clusterrolebindings"}, {"rbac.authorization.k8s.io", "v1", "roles"}, {"rbac.authorization.k8s.io", "v1", "rolebindings"},
-		{"policy", "v1", "poddisruptionbudgets"}, {"networking.k8s.io", "v1", "networkpolicies"}, {"flowcontrol.apiserver.k8s.io", "v1", "flowschemas"},
-		{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"}, {"admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"},
-		{"admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"}, {"admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"},
-		{"apiextensions.k8s.io", "v1", "customresourcedefinitions"}, {"coordination.k8s.io", "v1", "leases"}, {"events.k8s.io", "v1", "events"},
+		{"", "v1", "namespaces"},
+		{"", "v1", "serviceaccounts"},
+		{"", "v1", "services"},
+		{"apps", "v1", "deployments"},
+		{"rbac.authorization.k8s.io", "v1", "clusterroles"},
+		{"rbac.authorization.k8s.io", "v1", "clusterrolebindings"},
+		{"rbac.authorization.k8s.io", "v1", "roles"},
+		{"rbac.authorization.k8s.io", "v1", "rolebindings"},
+		{"policy", "v1", "poddisruptionbudgets"},
+		{"networking.k8s.io", "v1", "networkpolicies"},
+		{"flowcontrol.apiserver.k8s.io", "v1", "flowschemas"},
+		{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"},
+		{"admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"},
+		{"admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations"},
+		{"admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations"},
+		{"apiextensions.k8s.io", "v1", "customresourcedefinitions"},
+		{"coordination.k8s.io", "v1", "leases"},
+		{"events.k8s.io", "v1", "events"},
 	}
 }
 

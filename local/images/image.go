@@ -201,7 +201,7 @@ func NewPause(program string) Image {
 	return Image{Name: Pause, Tree: t, Entrypoint: []string{"/pause"}}
 }
 
-// NewTorpor makes the image of the static program torpor, at the same place as the Dockerfile.
+// NewTorpor makes the image of the static program torpor, at the same place as in the image of a release.
 func NewTorpor(program string) Image {
 	t := FileTree{}
 	t.CopyFile("torpor", program)

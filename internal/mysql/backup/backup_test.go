@@ -3,8 +3,6 @@
 package backup_test
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
 	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+	"github.com/torpor-dev/torpor/internal/release/image"
 )
 
 func noon() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) }
@@ -410,7 +409,7 @@ func expectPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
 		t.Errorf("expected Torpor's program in MySQL's image, found %+v", main)
 	}
 	// A folder cannot be mounted over the program.
-	if place := first.VolumeMounts[0].MountPath; strings.Contains(readDockerfile(t), " "+place+"\n") {
+	if place := first.VolumeMounts[0].MountPath; place == image.ProgramPath {
 		t.Errorf("expected another place for the copy than that of the program in Torpor's image, found %s", place)
 	}
 	from := main.Env[0].ValueFrom.SecretKeyRef
@@ -420,15 +419,6 @@ func expectPod(t *testing.T, pod corev1.PodTemplateSpec, key, kind string) {
 	if from := main.Env[1].ValueFrom.SecretKeyRef; main.Env[1].Name != backup.AuthoritiesVariable || from.Name != "moco-test-tls" || from.Key != "ca.crt" {
 		t.Errorf("expected the authorities from the Secret with the certificate, found %+v", main.Env[1])
 	}
-}
-
-func readDockerfile(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "Dockerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 func expectError(t *testing.T, err error, words string) {

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command release builds what a release consists of, on any machine with Go and git: no Docker, no root, no other tool.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/torpor-dev/torpor/internal/release/bundle"
+	"github.com/torpor-dev/torpor/internal/release/image"
+	"github.com/torpor-dev/torpor/internal/release/krew"
+)
+
+const downloads = "https://github.com/torpor-dev/torpor/releases/download"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	root := &cobra.Command{
+		Use: "release", Short: "Build what a release consists of", SilenceUsage: true, SilenceErrors: true,
+		Long: `Build what a release consists of. It is run in the repository: the version is that of the commit's tag, or is made of the commit.
+Exit codes: 0 if everything was built, 1 after an error.`,
+	}
+	root.AddCommand(imageCommand(), pluginsCommand(), bundleCommand(), chartCommand())
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func imageCommand() *cobra.Command {
+	var folder, push string
+	architectures := []string{"amd64", "arm64"}
+	cmd := &cobra.Command{
+		Use: "image", Short: "Build Torpor's image for Linux on two processors, with a bill of materials for each", Args: cobra.NoArgs,
+		Example: `  release image --dir .cache/release
+  release image --dir .cache/release --arch amd64 --push registry.example/torpor:v1`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var programs []string
+			for _, architecture := range architectures {
+				path, err := compiler{".", filepath.Join(folder, "programs")}.compile(cmd.Context(), "torpor", krew.Machine{OS: "linux", Architecture: architecture})
+				if err != nil {
+					return err
+				}
+				programs = append(programs, path)
+			}
+			return writeImage(cmd.Context(), cmd.OutOrStdout(), programs, folder, push)
+		},
+	}
+	cmd.Flags().StringVar(&folder, "dir", ".cache/release", "folder for what is built")
+	cmd.Flags().StringVar(&push, "push", "", "name in a registry, such as registry.example/torpor:v1; empty pushes nothing")
+	cmd.Flags().StringSliceVar(&architectures, "arch", architectures, "processors, as Go calls them")
+	return cmd
+}
+
+func writeImage(ctx context.Context, out io.Writer, programs []string, folder, push string) error {
+	r, err := image.Build(programs...)
+	if err != nil {
+		return err
+	}
+	if err := r.WriteLayout(filepath.Join(folder, "image")); err != nil {
+		return err
+	}
+	for _, b := range r.Bills {
+		name := filepath.Join(folder, "torpor-"+filepath.Base(b.Platform)+".cdx.json")
+		if err := os.WriteFile(name, b.Document, 0o600); err != nil {
+			return fmt.Errorf("write the bill of materials: %w", err)
+		}
+	}
+	digest, err := r.Index.Digest()
+	if err != nil {
+		return fmt.Errorf("name the image: %w", err)
+	}
+	fmt.Fprintf(out, "%s is the image, as an OCI layout: %s\n", digest, filepath.Join(folder, "image"))
+	if push == "" {
+		return nil
+	}
+	pushed, err := r.Push(ctx, push)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "pushed", pushed)
+	return nil
+}
+
+func pluginsCommand() *cobra.Command {
+	var folder, address, version string
+	var onlyThis bool
+	cmd := &cobra.Command{
+		Use: "plugins", Short: "Build the plugins of kubectl for all machines, and manifests by which krew installs them", Args: cobra.NoArgs,
+		Example: `  release plugins --dir .cache/release`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			machines := krew.ListMachines()
+			if onlyThis {
+				machines = []krew.Machine{{OS: runtime.GOOS, Architecture: runtime.GOARCH}}
+			}
+			for _, p := range krew.ListPlugins() {
+				if err := packagePlugin(cmd.Context(), cmd.OutOrStdout(), p, machines, target{folder, address, version}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&folder, "dir", ".cache/release", "folder for what is built")
+	cmd.Flags().StringVar(&address, "address", downloads, "where releases are; the version is added")
+	cmd.Flags().StringVar(&version, "version", "", "version such as v1.0.0; empty takes that of the commit")
+	cmd.Flags().BoolVar(&onlyThis, "only-this-machine", false, "build for the machine that this runs on and no other")
+	return cmd
+}
+
+// target is where what is built goes: a folder, and then below an address.
+type target struct{ folder, address, version string }
+
+func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines []krew.Machine, to target) error {
+	var programs []krew.Built
+	for _, m := range machines {
+		path, err := compiler{".", filepath.Join(to.folder, "programs")}.compile(ctx, "kubectl-"+p.Name, m)
+		if err != nil {
+			return err
+		}
+		programs = append(programs, krew.Built{Machine: m, Path: path})
+	}
+	version := to.version
+	if version == "" {
+		var err error
+		if version, err = versionOf(programs[0].Path); err != nil {
+			return err
+		}
+	}
+	license, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return fmt.Errorf("read the license: %w", err)
+	}
+	m, err := p.Package(to.folder, to.address+"/"+version, version, license, programs)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s has the plugin %s %s for %d kinds of machines\n", filepath.Join(to.folder, p.Name+".yaml"), p.Name, m.Spec.Version, len(m.Spec.Platforms))
+	return nil
+}
+
+func bundleCommand() *cobra.Command {
+	o := bundle.Options{Root: os.DirFS(".")}
+	var folder string
+	cmd := &cobra.Command{
+		Use: "bundle", Short: "Build the bundle by which the Operator Lifecycle Manager installs Torpor", Args: cobra.NoArgs,
+		Example: `  release bundle --dir .cache/release --image registry.example/torpor@sha256:… --version v1.0.0 --created 2026-01-02T15:04:05Z`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.Write(filepath.Join(folder, "bundle")); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s is the bundle of version %s\n", filepath.Join(folder, "bundle"), o.Version)
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&folder, "dir", ".cache/release", "folder for what is built")
+	f.StringVar(&o.Image, "image", "", "the image of the manager, best by its digest")
+	f.StringVar(&o.Version, "version", "", "version such as v1.0.0")
+	f.StringVar(&o.Created, "created", "", "time of the release, such as 2026-01-02T15:04:05Z")
+	cobra.CheckErr(cmd.MarkFlagRequired("image"))
+	cobra.CheckErr(cmd.MarkFlagRequired("version"))
+	return cmd
+}
+
+func chartCommand() *cobra.Command {
+	var folder, helm, version string
+	cmd := &cobra.Command{
+		Use: "chart", Short: "Build the archive of the chart", Args: cobra.NoArgs,
+		Example: `  release chart --dir .cache/release --version v1.0.0`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A chart's version has no letter before it; that of the image in it has.
+			build := exec.CommandContext(cmd.Context(), helm, "package", "charts/torpor", "--version", strings.TrimPrefix(version, "v"), "--app-version", version, "--destination", folder)
+			build.Stdout, build.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if err := build.Run(); err != nil {
+				return fmt.Errorf("package the chart: %w; make helm builds what is needed", err)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&folder, "dir", ".cache/release", "folder for what is built")
+	f.StringVar(&helm, "helm", ".cache/bin/helm", "path of helm")
+	f.StringVar(&version, "version", "", "version such as v1.0.0")
+	cobra.CheckErr(cmd.MarkFlagRequired("version"))
+	return cmd
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image
+
+import (
+	"debug/buildinfo"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// authorities has the certificates of public authorities, with restrictions that a file could not express. An image has none besides.
+const authorities = "golang.org/x/crypto/x509roots/fallback"
+
+// program is a file that was compiled, and what the compiler wrote into it.
+type program struct {
+	path     string
+	info     *debug.BuildInfo
+	platform v1.Platform
+	// committed is when the commit was made that it was built from: the same for everybody who builds it.
+	committed time.Time
+}
+
+// readProgram reads a program, and refuses one that could not run in an image that has nothing else.
+func readProgram(path string) (program, error) {
+	p := program{path: path}
+	var err error
+	if p.info, err = buildinfo.ReadFile(path); err != nil {
+		return p, fmt.Errorf("expected a program of Go at %s: %w", path, err)
+	}
+	p.platform = v1.Platform{OS: p.setting("GOOS"), Architecture: p.setting("GOARCH")}
+	if at := p.setting("vcs.time"); at != "" {
+		if p.committed, err = time.Parse(time.RFC3339, at); err != nil {
+			return p, fmt.Errorf("%s: expected the time of its commit: %w", path, err)
+		}
+	}
+	p.committed = time.Unix(max(0, p.committed.Unix()), 0).UTC()
+	if err := p.verifyLinking(); err != nil {
+		return p, fmt.Errorf("%s: %w; build it with CGO_ENABLED=0 and -trimpath", path, err)
+	}
+	return p, nil
+}
+
+func (p program) setting(key string) string {
+	i := slices.IndexFunc(p.info.Settings, func(s debug.BuildSetting) bool { return s.Key == key })
+	if i < 0 {
+		return ""
+	}
+	return p.info.Settings[i].Value
+}
+
+func (p program) verifyLinking() error {
+	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
+	machine, isKnown := machines[p.platform.Architecture]
+	if p.platform.OS != "linux" || !isKnown {
+		return fmt.Errorf("expected a program for linux on amd64 or arm64, found one for %s", p.platform)
+	}
+	file, err := elf.Open(p.path)
+	if err != nil {
+		return fmt.Errorf("read the program: %w", err)
+	}
+	isDynamic := slices.ContainsFunc(file.Progs, func(segment *elf.Prog) bool { return segment.Type == elf.PT_INTERP })
+	found := file.Machine
+	if err := file.Close(); err != nil {
+		return fmt.Errorf("read the program: %w", err)
+	}
+	switch {
+	case found != machine:
+		return fmt.Errorf("expected code for %s, found %s", machine, found)
+	case isDynamic:
+		return errors.New("expected a static program, found one that needs the libraries of a system")
+	case p.setting("-trimpath") != "true":
+		return errors.New("expected a program without the paths of the machine that built it, found one with them")
+	case !slices.ContainsFunc(p.info.Deps, func(m *debug.Module) bool { return m.Path == authorities }):
+		return fmt.Errorf("expected the certificates of public authorities in it (%s), found none", authorities)
+	}
+	return nil
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package krew
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// Plugin is a plugin of kubectl.
+type Plugin struct {
+	Name, ShortDescription, Description, Caveats string
+}
+
+// ListPlugins returns Torpor's plugins.
+func ListPlugins() []Plugin {
+	return []Plugin{
+		{
+			Name: "torpor", ShortDescription: "See what is stopped, by whom and why; stop and start it",
+			Description: "Stops and starts clusters, MySQL clusters and apps that Torpor handles, with a\nreason and an end, and shows who stopped what, why and until when.\n",
+			Caveats:     "For completion, link the plugin to kubectl_complete-torpor on your PATH.\n",
+		},
+		{
+			Name: "moco", ShortDescription: "Stop, start and look at MySQL clusters of Torpor or MOCO",
+			Description: "Stops and starts clustering and reconciliation of MySQLClusters, switches over,\nand opens a client. It works with Torpor; krew's index has another plugin of\nthis name, which is MOCO's own.\n",
+			Caveats:     "For completion, link the plugin to kubectl_complete-moco on your PATH.\n",
+		},
+	}
+}
+
+// Machine is an operating system and a processor, as Go calls them.
+type Machine struct{ OS, Architecture string }
+
+// ListMachines returns those that plugins are built for.
+func ListMachines() []Machine {
+	return []Machine{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"}}
+}
+
+func (m Machine) programName(plugin string) string {
+	if m.OS == "windows" {
+		return "kubectl-" + plugin + ".exe"
+	}
+	return "kubectl-" + plugin
+}
+
+// ArchiveName is that of a plugin's archive.
+func (m Machine) ArchiveName(plugin string) string {
+	return fmt.Sprintf("kubectl-%s_%s_%s.tar.gz", plugin, m.OS, m.Architecture)
+}
+
+// Built is a program for one kind of machine.
+type Built struct {
+	Machine Machine
+	Path    string
+}
+
+// Package writes an archive of each program into a folder, and the manifest that leads to them below an address.
+func (p Plugin) Package(folder, address, version string, license []byte, programs []Built) (Manifest, error) {
+	m := Manifest{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, Metadata: Metadata{p.Name},
+		Spec: Spec{
+			Version: version, Homepage: "https://github.com/torpor-dev/torpor", ShortDescription: p.ShortDescription, Description: p.Description, Caveats: p.Caveats,
+		},
+	}
+	for _, b := range programs {
+		code, err := os.ReadFile(b.Path)
+		if err != nil {
+			return m, fmt.Errorf("read the plugin: %w", err)
+		}
+		archive, err := packFiles(map[string][]byte{"LICENSE": license, b.Machine.programName(p.Name): code}, b.Machine.programName(p.Name))
+		if err != nil {
+			return m, err
+		}
+		name := b.Machine.ArchiveName(p.Name)
+		if err := os.WriteFile(filepath.Join(folder, name), archive, 0o600); err != nil {
+			return m, fmt.Errorf("write the archive: %w", err)
+		}
+		sum := sha256.Sum256(archive)
+		m.Spec.Platforms = append(m.Spec.Platforms, Platform{
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"os": b.Machine.OS, "arch": b.Machine.Architecture}},
+			URI:      address + "/" + name, SHA256: hex.EncodeToString(sum[:]), Bin: b.Machine.programName(p.Name),
+		})
+	}
+	text, err := yaml.Marshal(m)
+	if err != nil {
+		return m, fmt.Errorf("encode the manifest: %w", err)
+	}
+	if _, err := Parse(p.Name+".yaml", text); err != nil {
+		return m, err
+	}
+	if err := os.WriteFile(filepath.Join(folder, p.Name+".yaml"), text, 0o600); err != nil {
+		return m, fmt.Errorf("write the manifest: %w", err)
+	}
+	return m, nil
+}
+
+// packFiles makes an archive that is the same for the same files, whoever makes it and when.
+func packFiles(files map[string][]byte, program string) ([]byte, error) {
+	var archive bytes.Buffer
+	zipped, err := gzip.NewWriterLevel(&archive, gzip.BestCompression)
+	if err != nil {
+		return nil, fmt.Errorf("begin the archive: %w", err)
+	}
+	w := tar.NewWriter(zipped)
+	for _, name := range []string{"LICENSE", program} {
+		header := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(files[name])), ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+		if name == program {
+			header.Mode = 0o755
+		}
+		if err := w.WriteHeader(header); err != nil {
+			return nil, fmt.Errorf("write %s into the archive: %w", name, err)
+		}
+		if _, err := w.Write(files[name]); err != nil {
+			return nil, fmt.Errorf("write %s into the archive: %w", name, err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("end the archive: %w", err)
+	}
+	if err := zipped.Close(); err != nil {
+		return nil, fmt.Errorf("end the archive: %w", err)
+	}
+	return archive.Bytes(), nil
+}

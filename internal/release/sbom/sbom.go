@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package sbom says what a program of Go was made of, in the format of CycloneDX. It reads what the compiler wrote into the program, so that it is
+// true of any program, whoever built it.
+package sbom
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// MediaType is that of a document.
+const MediaType = "application/vnd.cyclonedx+json"
+
+// Document is a bill of materials, with the fields of CycloneDX that are used.
+type Document struct {
+	BOMFormat   string `json:"bomFormat"`
+	SpecVersion string `json:"specVersion"`
+	// SerialNumber follows from the contents, so that the same program has the same document.
+	SerialNumber string       `json:"serialNumber"`
+	Version      int          `json:"version"`
+	Metadata     Metadata     `json:"metadata"`
+	Components   []Component  `json:"components"`
+	Dependencies []Dependency `json:"dependencies"`
+}
+
+// Metadata is about the program itself.
+type Metadata struct {
+	Component  Component  `json:"component"`
+	Properties []Property `json:"properties,omitempty"`
+}
+
+// Component is the program or a module in it.
+type Component struct {
+	Type    string `json:"type"`
+	Ref     string `json:"bom-ref"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	PURL    string `json:"purl,omitempty"`
+	Hashes  []Hash `json:"hashes,omitempty"`
+}
+
+// Hash is the sum of go.sum.
+type Hash struct {
+	Algorithm string `json:"alg"`
+	Content   string `json:"content"`
+}
+
+// Property is a setting of the build.
+type Property struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Dependency says that one component needs others. Which module needs which is not in a program: all stand with the program itself.
+type Dependency struct {
+	Ref       string   `json:"ref"`
+	DependsOn []string `json:"dependsOn,omitempty"`
+}
+
+// Describe returns the document of a program.
+func Describe(info *debug.BuildInfo) ([]byte, error) {
+	program := describeModule("application", &info.Main)
+	program.Name = info.Path
+	d := Document{BOMFormat: "CycloneDX", SpecVersion: "1.6", Version: 1, Metadata: Metadata{Component: program}}
+	for _, s := range info.Settings {
+		d.Metadata.Properties = append(d.Metadata.Properties, Property{"go:build:" + s.Key, s.Value})
+	}
+	standard := Component{Type: "library", Name: "std", Version: info.GoVersion, PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")}
+	standard.Ref = standard.PURL
+	d.Components = []Component{standard}
+	for _, module := range info.Deps {
+		if module.Replace != nil {
+			module = module.Replace
+		}
+		d.Components = append(d.Components, describeModule("library", module))
+	}
+	all := Dependency{Ref: program.Ref}
+	for _, c := range d.Components {
+		all.DependsOn = append(all.DependsOn, c.Ref)
+		d.Dependencies = append(d.Dependencies, Dependency{Ref: c.Ref})
+	}
+	d.Dependencies = slices.Insert(d.Dependencies, 0, all)
+	contents, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("encode the bill of materials: %w", err)
+	}
+	d.SerialNumber = serialNumberOf(contents)
+	text, err := json.MarshalIndent(d, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("encode the bill of materials: %w", err)
+	}
+	return append(text, '\n'), nil
+}
+
+func describeModule(kind string, m *debug.Module) Component {
+	c := Component{Type: kind, Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path}
+	if m.Version != "" {
+		c.PURL += "@" + url.PathEscape(m.Version)
+	}
+	c.Ref = c.PURL
+	// A sum of go.sum is h1:, and the base64 of a SHA-256.
+	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == sha256.Size {
+		c.Hashes = []Hash{{"SHA-256", hex.EncodeToString(sum)}}
+	}
+	return c
+}
+
+// serialNumberOf makes a UUID of version 8, which says that it was made from something of its own.
+func serialNumberOf(contents []byte) string {
+	id := sha256.Sum256(contents)
+	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
+	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
+}
