@@ -67,6 +67,15 @@ func catalogue() []catalogueEntry {
 	}
 }
 
+// Codes are those of all findings, the worst first.
+func Codes() []string {
+	var codes []string
+	for _, e := range catalogue() {
+		codes = append(codes, e.code)
+	}
+	return codes
+}
+
 // newFinding says what a code says of these objects, of which there may be more than are named.
 func newFinding(code string, count int, objects ...string) Finding {
 	entries := catalogue()

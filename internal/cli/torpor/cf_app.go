@@ -33,6 +33,7 @@ func cfAppKind() stoppableKind {
 			setAnnotation(app, torporv1alpha1.RestartRequestAnnotation, now.UTC().Format(time.RFC3339Nano))
 		},
 		annotationsOf: sharedAnnotations,
+		plan:          planCFApp,
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
@@ -47,6 +49,12 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 		}
 		mapper.Add(k.gvk, meta.RESTScopeNamespace)
 	}
+	// Plans read them.
+	if err := torporv1alpha1.AddToScheme(known); err != nil {
+		return nil, fmt.Errorf("register the kinds of Torpor: %w", err)
+	}
+	mapper.Add(mocov1beta2.BackupPolicyKind(), meta.RESTScopeNamespace)
+	mapper.Add(torporv1alpha1.CFDeploymentKind(), meta.RESTScopeNamespace)
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: known, Mapper: mapper})
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)

@@ -29,6 +29,7 @@ func clusterDeploymentKind() stoppableKind {
 		}),
 		start:         of(resumeClusterDeployment),
 		annotationsOf: sharedAnnotations,
+		plan:          planClusterDeployment,
 	}
 }
 

@@ -35,6 +35,7 @@ func mysqlClusterKind() stoppableKind {
 			}
 			return mysqlstops.ReconciliationSwitch()
 		},
+		plan: planMySQLCluster,
 	}
 }
 

@@ -105,6 +105,9 @@ Exit codes:
   kubectl torpor stop cfapp/shop --reason "no budget" --until 10h
   kubectl torpor start cfapp/shop
 
+  # What a stop would do, and what it may run into
+  kubectl torpor plan clusterdeployment/fleet --until 60h
+
   # Who stopped it, why, until when, and what to do
   kubectl torpor why mysqlcluster/test
 
@@ -122,7 +125,7 @@ Exit codes:
 		return newKubeClient(cfg, namespace)
 	}
 	root.AddCommand(
-		a.newStatusCommand(), a.newWhyCommand(), a.newHistoryCommand(),
+		a.newStatusCommand(), a.newWhyCommand(), a.newPlanCommand(), a.newHistoryCommand(),
 		a.newStopCommand(), a.newStartCommand(), a.newExtendCommand(), a.newHibernateCommand(), a.newResumeCommand(), a.newRestartCommand(),
 	)
 	return root

@@ -49,6 +49,7 @@ func TestPlugin(t *testing.T) {
 	expectRun(t, kubeconfig, exit.Failed, `expected the right to list MySQLClusters in namespace "default", found that all are forbidden`, "status", "--as", "somebody")
 	server.InstallCRDs(t)
 	t.Run("follow", func(t *testing.T) { testFollow(t, server) })
+	t.Run("plans", func(t *testing.T) { testPlanFixtures(t, server) })
 	t.Run("scripts", func(t *testing.T) { testScripts(t, server) })
 }
 

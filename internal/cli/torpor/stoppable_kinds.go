@@ -46,6 +46,8 @@ type stoppableKind struct {
 	restart func(obj client.Object, now time.Time)
 	// annotationsOf are those that say why a part is stopped, and until when.
 	annotationsOf func(part string) stoprecord.AnnotationSwitch
+	// plan says what a stop or a start of a part would do, and what it may run into.
+	plan planFunction
 }
 
 func (k stoppableKind) hasName(text string) bool {

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/stopcheck"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// planFixture is an object of the hub, and what is in the cluster that it stands for.
+type planFixture struct {
+	// args follow kubectl torpor plan; NAME is the object.
+	args string
+	// hub has the object and what belongs to it, and cluster what the survey of the cluster reads.
+	hub, cluster string
+	// certificate is for how long the API server's lasts; a month if it is zero.
+	certificate time.Duration
+	// isUnchecked says that nobody has looked at the cluster, and unread is a list that could not be read.
+	isUnchecked bool
+	unread      string
+	isDeleted   bool
+}
+
+const (
+	fixtureNamespace = "plan-fixtures"
+	fixtureCluster   = `
+apiVersion: hive.openshift.io/v1
+kind: ClusterDeployment
+metadata: {name: NAME}
+spec: {clusterName: x, baseDomain: example.com, installed: true, platform: {aws: {region: eu-1, credentialsSecretRef: {name: cloud}}}}
+status: {powerState: Running}
+`
+	fixtureAsleep = `
+apiVersion: hive.openshift.io/v1
+kind: ClusterDeployment
+metadata: {name: NAME}
+spec: {clusterName: x, baseDomain: example.com, installed: true, powerState: Hibernating, platform: {aws: {region: eu-1, credentialsSecretRef: {name: cloud}}}}
+status:
+  powerState: Hibernating
+  stops: [{since: "2026-01-02T00:00:00Z", by: alice@example.com, requested: true}]
+`
+	fixtureMySQL = `
+apiVersion: moco.cybozu.com/v1beta2
+kind: MySQLCluster
+metadata: {name: NAME}
+spec:
+  replicas: 3
+  podTemplate: {spec: {containers: [{name: mysqld, image: "mysql:8.4"}]}}
+  volumeClaimTemplates: [{metadata: {name: mysql-data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]
+`
+	fixtureApp = `
+apiVersion: korifi.cloudfoundry.org/v1alpha1
+kind: CFApp
+metadata: {name: NAME}
+spec: {displayName: NAME, desiredState: STARTED, lifecycle: {type: docker, data: {}}, currentDropletRef: {name: build}}
+status: {instances: {desired: 2, ready: 2, draining: 0}}
+`
+	// healthyCluster is in every cluster: namespaces that are old, and three nodes of the control plane.
+	healthyCluster = `
+{kind: Namespace, metadata: {name: kube-system, creationTimestamp: "2020-01-01T00:00:00Z", labels: {kubernetes.io/metadata.name: kube-system}}}
+---
+{kind: Namespace, metadata: {name: kube-node-lease, labels: {kubernetes.io/metadata.name: kube-node-lease}}}
+---
+{kind: Namespace, metadata: {name: policy, labels: {kubernetes.io/metadata.name: policy}}}
+---
+{kind: Node, metadata: {name: master-0}}
+---
+{kind: Node, metadata: {name: master-1}}
+`
+	thirdMaster = "{kind: Node, metadata: {name: master-2}}"
+	webhookKind = "{kind: ValidatingWebhookConfiguration, metadata: {name: guard}, webhooks: [{failurePolicy: %s, clientConfig: %s, rules: [{operations: [CREATE, UPDATE], apiGroups: ['*'], resources: [%s]}], namespaceSelector: %s}]}"
+	inCluster   = "{service: {namespace: policy, name: guard}}"
+)
+
+func webhookOf(policy, where, resources, selector string) string {
+	return fmt.Sprintf(webhookKind, policy, where, resources, selector)
+}
+
+func cronJobOf(schedule, more string) string {
+	return fmt.Sprintf("{kind: CronJob, metadata: {namespace: shop, name: often}, spec: {schedule: %q%s}}", schedule, more)
+}
+
+// faults are what has to be found, by the code of the finding.
+func faults() map[string]map[string]planFixture {
+	const stop = "clusterdeployment/NAME"
+	mysql, app := "mysqlcluster/NAME --part clustering", "cfapp/NAME"
+	scheduled := "\n  scheduledStops: [{slumber: nights, stops: [{since: \"2026-01-02T00:00:00Z\", requested: true}]}]\n"
+	running := strings.Replace(fixtureCluster, "status: {powerState: Running}", "status:\n  powerState: Running", 1)
+	backup := strings.Replace(fixtureMySQL, "  replicas: 3", "  replicas: 3\n  backupPolicyName: NAME", 1) +
+		"---\napiVersion: moco.cybozu.com/v1beta2\nkind: BackupPolicy\nmetadata: {name: NAME}\nspec: {schedule: \"*/10 * * * *\", jobConfig: {serviceAccountName: a, bucketConfig: {bucketName: b}, workVolume: {emptyDir: {}}}}\n"
+	deployment := fixtureApp + "---\napiVersion: torpor.dev/v1alpha1\nkind: CFDeployment\nmetadata: {name: NAME}\nspec: {appRef: {name: NAME}}\nstatus: {value: ACTIVE, reason: DEPLOYING}\n"
+	return map[string]map[string]planFixture{
+		torporv1alpha1.WebhookBlocksWakeUpFinding: {
+			"Pods of the system need a webhook":    {args: "stop " + stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods", "{}")},
+			"leases of nodes need a webhook":       {args: "hibernate NAME", hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "leases", "{}")},
+			"a resume needs a webhook of its own":  {args: "resume NAME", hub: fixtureAsleep, cluster: webhookOf("Fail", inCluster, "pods", "{matchLabels: {kubernetes.io/metadata.name: policy}}")},
+			"certificate requests need a webhook":  {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "certificatesigningrequests/approval", "{}")},
+			"nodes need a webhook that judges all": {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "'*/*'", "{matchLabels: {team: a}}")},
+		},
+		torporv1alpha1.EvictionForbiddenFinding: {
+			"a budget allows no disruption": {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 1, disruptionsAllowed: 0}}"},
+		},
+		torporv1alpha1.CronJobsMissStartsFinding: {
+			"a CronJob of each minute over a night": {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
+			"an hourly CronJob over a week":         {args: stop + " --until 168h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
+		},
+		torporv1alpha1.VolumesLocalFinding: {
+			"a volume on the disk of a machine": {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}, claimRef: {namespace: shop, name: data}}, status: {phase: Bound}}"},
+		},
+		torporv1alpha1.VolumesNotDetachableFinding: {
+			"a volume that could not be detached": {args: stop, hub: fixtureCluster, cluster: "{kind: VolumeAttachment, metadata: {name: csi-1}, status: {detachError: {message: refused}}}"},
+		},
+		torporv1alpha1.StopOutlastsCertificatesFinding: {
+			"a stop that ends after its certificates do": {args: stop + " --until 20h", hub: fixtureCluster, certificate: 10 * time.Hour},
+			"a resume after its certificates have ended": {args: "start " + stop, hub: fixtureAsleep, certificate: -time.Hour},
+		},
+		torporv1alpha1.WakeByNearFinding: {
+			"certificates that end the day after tomorrow": {args: stop, hub: fixtureCluster, certificate: 48 * time.Hour},
+		},
+		torporv1alpha1.ClusterTooYoungFinding: {
+			"OpenShift that was installed an hour ago": {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}\n---\n{kind: Namespace, metadata: {name: kube-system, creationTimestamp: HOURAGO, labels: {}}}"},
+		},
+		torporv1alpha1.EtcdQuorumSmallFinding: {
+			"two nodes of the control plane": {args: stop, hub: fixtureCluster, cluster: "{kind: None}"},
+		},
+		torporv1alpha1.FinalizersPendingFinding: {
+			"a namespace that waits for its finalizers": {args: stop, hub: fixtureCluster, cluster: `{kind: Namespace, metadata: {name: old, deletionTimestamp: "2026-01-01T00:00:00Z"}}`},
+		},
+		torporv1alpha1.HibernationUnsupportedFinding: {
+			"a version that is too old":     {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: \"False\", reason: Unsupported, message: too old, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"a cluster that is not there":   {args: stop, hub: strings.Replace(fixtureCluster, "installed: true", "installed: false", 1)},
+			"a platform that nobody stops":  {args: stop, hub: running + "\n  conditions: [{type: HibernationPossible, status: \"False\", reason: HibernationUnsupported, message: no actuator, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+			"a spec that lacks its infraID": {args: stop, hub: running + "\n  conditions: [{type: Hibernating, status: Unknown, reason: InvalidSpec, message: no infraID, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]\n"},
+		},
+		torporv1alpha1.PausedFinding: {
+			"an annotation pauses it": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'true'}}", 1)},
+		},
+		torporv1alpha1.NotCheckedFinding: {
+			"nobody has looked at the cluster":  {args: stop, hub: fixtureCluster, isUnchecked: true},
+			"a list that the cluster keeps off": {args: stop, hub: fixtureCluster, unread: "CronJobs"},
+		},
+		torporv1alpha1.UntilInvalidFinding: {
+			"an end that makes no sense":             {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
+			"an end that an earlier stop left":       {args: app, hub: strings.Replace(fixtureApp, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: '2020-01-01T00:00:00Z'}}", 1)},
+			"an end that a stop which holds ignores": {args: stop, hub: strings.Replace(fixtureAsleep, "requested: true", "requested: true, requestedUntil: tomorrow", 1)},
+		},
+		torporv1alpha1.SlumberGoesOnFinding: {
+			"a Slumber stops it for longer": {args: stop + " --until 1h", hub: running + scheduled},
+		},
+		torporv1alpha1.StoppedBySlumberFinding: {
+			"a start while a Slumber stops it": {args: "start " + stop, hub: running + scheduled},
+		},
+		torporv1alpha1.BeingDeletedFinding: {
+			"a cluster that is being deleted": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, finalizers: [example.com/keep]}", 1), isDeleted: true},
+		},
+		torporv1alpha1.BackupDueFinding: {
+			"a backup in ten minutes": {args: mysql + " --until 1h", hub: backup},
+		},
+		torporv1alpha1.NotHealthyFinding: {
+			"a replica that does not follow": {args: mysql, hub: fixtureMySQL + "status: {conditions: [{type: Healthy, status: \"False\", reason: Degraded, message: instance 2 does not follow, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n"},
+			"an app that cannot be placed":   {args: app, hub: strings.Replace(fixtureApp, "draining: 0}", "draining: 0}, conditions: [{type: Ready, status: \"False\", reason: Blocked, message: no node has room, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]", 1)},
+		},
+		torporv1alpha1.StartRefusedFinding: {
+			"a start that would lose transactions": {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: refuse, message: instance 1 has transactions of its own, remedy: clone it}]}}\n"},
+			"an app that was never pushed":         {args: "start " + app, hub: strings.Replace(strings.Replace(fixtureApp, ", currentDropletRef: {name: build}", "", 1), "STARTED", "STOPPED", 1)},
+		},
+		torporv1alpha1.DeploymentUnderwayFinding: {
+			"a deployment that goes on": {args: app, hub: deployment},
+		},
+	}
+}
+
+// cleanFixtures are those in which nothing is to be found, each beside a fault.
+func cleanFixtures() map[string]planFixture {
+	const stop = "clusterdeployment/NAME"
+	mysql, app := "mysqlcluster/NAME --part clustering", "cfapp/NAME"
+	notTheSystem := "{matchExpressions: [{key: kubernetes.io/metadata.name, operator: NotIn, values: [kube-system, kube-node-lease, policy]}]}"
+	running := strings.Replace(fixtureCluster, "status: {powerState: Running}", "status:\n  powerState: Running", 1)
+	scheduled := "\n  scheduledStops: [{slumber: nights, stops: [{since: \"2026-01-02T00:00:00Z\", requested: true}], expiresAt: \"2026-01-03T00:00:00Z\"}]\n"
+	weekly := strings.Replace(fixtureMySQL, "  replicas: 3", "  replicas: 3\n  backupPolicyName: NAME", 1) +
+		"---\napiVersion: moco.cybozu.com/v1beta2\nkind: BackupPolicy\nmetadata: {name: NAME}\nspec: {schedule: \"0 0 29 2 *\", jobConfig: {serviceAccountName: a, bucketConfig: {bucketName: b}, workVolume: {emptyDir: {}}}}\n"
+	finished := fixtureApp + "---\napiVersion: torpor.dev/v1alpha1\nkind: CFDeployment\nmetadata: {name: NAME}\nspec: {appRef: {name: NAME}}\nstatus: {value: FINALIZED, reason: DEPLOYED}\n"
+	return map[string]planFixture{
+		"a cluster without trouble":                       {args: stop, hub: fixtureCluster},
+		"a stop that ends before its certificates do":     {args: "hibernate NAME --until 60h", hub: fixtureCluster},
+		"a cluster that hibernates is resumed":            {args: "resume NAME", hub: fixtureAsleep},
+		"a webhook that fails open":                       {args: stop, hub: fixtureCluster, cluster: webhookOf("Ignore", inCluster, "pods", "{}")},
+		"a webhook that leaves the system out":            {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "pods, leases", notTheSystem)},
+		"a webhook outside the cluster":                   {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", "{url: 'https://guard.example.com'}", "pods", "{}")},
+		"a webhook for Deployments":                       {args: stop, hub: fixtureCluster, cluster: webhookOf("Fail", inCluster, "deployments", "{}")},
+		"a budget that allows a disruption":               {args: stop, hub: fixtureCluster, cluster: "{kind: PodDisruptionBudget, metadata: {namespace: shop, name: b}, status: {expectedPods: 3, disruptionsAllowed: 1}}"},
+		"a CronJob that is suspended":                     {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", suspend: true")},
+		"a CronJob of each minute for an hour":            {args: stop + " --until 1h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
+		"an hourly CronJob over a night":                  {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
+		"a CronJob with a deadline":                       {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", ", startingDeadlineSeconds: 300")},
+		"a volume of the cloud":                           {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {csi: {driver: d}, claimRef: {namespace: shop, name: data}}, status: {phase: Bound}}"},
+		"a local volume that nobody has claimed":          {args: stop, hub: fixtureCluster, cluster: "{kind: PersistentVolume, metadata: {name: pv}, spec: {local: {path: /d}}, status: {phase: Available}}"},
+		"a volume that is attached":                       {args: stop, hub: fixtureCluster, cluster: "{kind: VolumeAttachment, metadata: {name: csi-1}, status: {attached: true}}"},
+		"OpenShift of two years":                          {args: stop, hub: fixtureCluster, cluster: "{kind: Namespace, metadata: {name: openshift-cluster-version}}"},
+		"an end that is to come":                          {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: 8h}}", 1)},
+		"an end that the plan replaces":                   {args: stop + " --until 8h", hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
+		"a pause that says no":                            {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {hive.openshift.io/powerstate-pause: 'false'}}", 1)},
+		"a Slumber that stops it no longer":               {args: stop + " --until 1h", hub: running + scheduled},
+		"a healthy MySQLCluster":                          {args: mysql, hub: fixtureMySQL + "status: {conditions: [{type: Healthy, status: \"True\", reason: Healthy, message: fine, lastTransitionTime: \"2026-01-01T00:00:00Z\"}]}\n"},
+		"a backup that comes later":                       {args: "mysqlcluster/NAME --part reconciliation --until 1h", hub: weekly},
+		"a start of which the manager has only a warning": {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: warn, message: a replica is behind, remedy: wait}]}}\n"},
+		"an app that runs":                                {args: app, hub: fixtureApp},
+		"an app that is started again":                    {args: "start " + app, hub: strings.Replace(fixtureApp, "STARTED", "STOPPED", 1)},
+		"a deployment that is over":                       {args: app, hub: finished},
+	}
+}
+
+// testPlanFixtures runs the command on each fixture, whose cluster was surveyed as the manager does it. A fault has its own code and no other.
+func testPlanFixtures(t *testing.T, server *testenv.Environment) {
+	t.Helper()
+	server.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fixtureNamespace}})
+	number := 0
+	for code, fixtures := range faults() {
+		for name, f := range fixtures {
+			number++
+			t.Run(name, func(t *testing.T) { f.expectCodes(t, server, fmt.Sprintf("fault-%d", number), code) })
+		}
+	}
+	for name, f := range cleanFixtures() {
+		number++
+		t.Run(name, func(t *testing.T) { f.expectCodes(t, server, fmt.Sprintf("clean-%d", number)) })
+	}
+	if wanted := 20; len(faults()) < wanted || len(cleanFixtures()) < wanted {
+		t.Errorf("expected %d codes and as many clean fixtures, found %d and %d", wanted, len(faults()), len(cleanFixtures()))
+	}
+}
+
+func (f planFixture) expectCodes(t *testing.T, server *testenv.Environment, name string, codes ...string) {
+	t.Helper()
+	f.create(t, server, name)
+	args := append([]string{"plan"}, strings.Fields(strings.ReplaceAll(f.args, "NAME", name))...)
+	args = append(args, "-n", fixtureNamespace, "--kubeconfig", server.KubeconfigPath(t))
+	var text, data, said bytes.Buffer
+	code := Run(t.Context(), Streams{Out: &text, Err: &said}, args)
+	Run(t.Context(), Streams{Out: &data, Err: &bytes.Buffer{}}, append(args, "-o", "json"))
+	var planned []plannedObject
+	if err := json.Unmarshal(data.Bytes(), &planned); err != nil || len(planned) != 1 {
+		t.Fatalf("expected one plan, found %s (%v); %s", data.String(), err, said.String())
+	}
+	found, isBlocked := []string{}, false
+	for _, f := range planned[0].Findings {
+		found, isBlocked = append(found, f.Code), isBlocked || f.Severity == stopcheck.Blocking
+		if !strings.Contains(text.String(), f.Code) {
+			t.Errorf("expected the text to name %s, found:\n%s", f.Code, text.String())
+		}
+	}
+	if diff := cmp.Diff(append([]string{}, codes...), found); diff != "" {
+		t.Errorf("codes (-want +got):\n%s\n%s", diff, text.String())
+	}
+	want := map[bool]exit.Code{true: exit.Refused, false: exit.Done}[isBlocked]
+	if exit.Code(code) != want || len(planned[0].Effects) == 0 {
+		t.Errorf("expected the exit code %d and what happens, found %d and %v; %s", want, code, planned[0].Effects, said.String())
+	}
+}
+
+// create makes the objects of a fixture, with the status that a survey of its cluster leads to.
+func (f planFixture) create(t *testing.T, server *testenv.Environment, name string) {
+	t.Helper()
+	for i, doc := range strings.Split(strings.ReplaceAll(f.hub, "NAME", name), "---\n") {
+		u := &unstructured.Unstructured{}
+		testenv.ExpectNoError(t, yaml.Unmarshal([]byte(doc), &u.Object))
+		u.SetNamespace(fixtureNamespace)
+		status, _ := u.Object["status"].(map[string]any)
+		if i == 0 && u.GetKind() == "ClusterDeployment" && !f.isUnchecked {
+			status = maps.Clone(status)
+			status["hibernationCheck"] = f.survey(t)
+		}
+		server.ExpectCreated(t, u)
+		if status != nil {
+			u.Object["status"] = status
+			testenv.ExpectNoError(t, server.Client.Status().Update(t.Context(), u))
+		}
+		if i == 0 && f.isDeleted {
+			testenv.ExpectNoError(t, server.Client.Delete(t.Context(), u))
+			t.Cleanup(func() {
+				u.SetFinalizers(nil)
+				u.SetResourceVersion("")
+				_ = server.Client.Update(context.WithoutCancel(t.Context()), u)
+			})
+		}
+	}
+}
+
+// survey looks at the fixture's cluster as the manager looks at a real one.
+func (f planFixture) survey(t *testing.T) map[string]any {
+	t.Helper()
+	now := time.Now()
+	cluster := f.cluster
+	if !strings.Contains(cluster, "kind: None") {
+		cluster = thirdMaster + "\n---\n" + cluster
+	}
+	docs := strings.Split(healthyCluster+"---\n"+strings.ReplaceAll(cluster, "HOURAGO", `"`+now.Add(-time.Hour).UTC().Format(time.RFC3339)+`"`), "---\n")
+	s := stopcheck.NewSurvey(now)
+	expiry := now.Add(30 * 24 * time.Hour)
+	if f.certificate != 0 {
+		expiry = now.Add(f.certificate)
+	}
+	s.AddServingCertificate(expiry)
+	for _, list := range stopcheck.Lists() {
+		for _, doc := range docs {
+			var item unstructured.Unstructured
+			testenv.ExpectNoError(t, yaml.Unmarshal([]byte(doc), &item.Object))
+			if plural := strings.ToLower(item.GetKind()) + "s"; item.Object == nil || !strings.HasSuffix(list.Path, "/"+plural) {
+				continue
+			}
+			text, err := json.Marshal(item.Object)
+			testenv.ExpectNoError(t, err)
+			s.AddItem(list, text)
+		}
+		if list.Name == f.unread {
+			s.SkipList(list)
+		}
+	}
+	text, err := json.Marshal(s.Finish(nil))
+	testenv.ExpectNoError(t, err)
+	var check map[string]any
+	testenv.ExpectNoError(t, json.Unmarshal(text, &check))
+	return check
+}
+
+// TestEveryCodeHasAFault keeps the fixtures complete.
+func TestEveryCodeHasAFault(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(slices.Sorted(slices.Values(stopcheck.Codes())), slices.Sorted(maps.Keys(faults()))); diff != "" {
+		t.Errorf("codes with fixtures (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stopcheck
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// App is a CFApp that is to be stopped or started.
+type App struct {
+	*korifiv1alpha1.CFApp
+	// Deployments are those of its space.
+	Deployments []torporv1alpha1.CFDeployment
+	// StartCommand starts it again.
+	StartCommand string
+}
+
+// PlanApp says what a stop or a start does to an app, and what it may run into.
+func PlanApp(a App, r Request) Plan {
+	findings := judgeShared(a, r)
+	if r.IsStart {
+		findings = append(findings, a.judgeStart()...)
+	} else {
+		findings = append(findings, a.judgeStop()...)
+	}
+	return Plan{Effects: a.effects(r), Findings: sortFindings(findings)}
+}
+
+func (a App) effects(r Request) []string {
+	if r.IsStart {
+		return []string{"Its newest revision is started, which runs the current droplet, and its routes lead there"}
+	}
+	count := ""
+	if a.Status.Instances != nil {
+		count = fmt.Sprintf(", of which %d are ready", a.Status.Instances.Ready)
+	}
+	return []string{
+		"Its instances end" + count + ": each serves on for a moment, gets SIGTERM, and has ten seconds after that",
+		"Its routes stay, and nobody answers there", r.describeEnd(a.StartCommand),
+	}
+}
+
+// judgeStart returns why there would be nothing to run.
+func (a App) judgeStart() []Finding {
+	if a.Spec.CurrentDropletRef != nil {
+		return nil
+	}
+	return []Finding{newFinding(torporv1alpha1.StartRefusedFinding, 1, "found no droplet to run; push the app")}
+}
+
+func (a App) judgeStop() []Finding {
+	var findings []Finding
+	for _, d := range a.Deployments {
+		if d.Spec.AppRef.Name == a.Name && d.Status.Value == torporv1alpha1.ActiveDeployment {
+			findings = append(findings, newFinding(torporv1alpha1.DeploymentUnderwayFinding, 1, fmt.Sprintf("the %s deployment %s", d.Spec.Strategy, d.Name)))
+			break // There is one at a time.
+		}
+	}
+	if ready := meta.FindStatusCondition(a.Status.Conditions, korifiv1alpha1.ReadyCondition); ready != nil && ready.Reason == korifiv1alpha1.BlockedReason {
+		findings = append(findings, newFinding(torporv1alpha1.NotHealthyFinding, 1, ready.Message))
+	}
+	return findings
+}
