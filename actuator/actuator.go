@@ -38,6 +38,8 @@ type Target struct {
 	Cloud string
 	// Credentials are the keys of the credentials Secret. They never appear in an error.
 	Credentials map[string][]byte
+	// DiscardLocalDisks says whether a stop loses the data on disks that are part of a machine's host; nil leaves that to the cloud.
+	DiscardLocalDisks *bool
 	// Role, if set, is taken instead with the manager's own identity.
 	Role *Role
 }

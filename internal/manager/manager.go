@@ -50,6 +50,7 @@ import (
 	task "github.com/torpor-dev/torpor/internal/cf/task/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/cloud/azure"
+	"github.com/torpor-dev/torpor/internal/cloud/gcp"
 	"github.com/torpor-dev/torpor/internal/cloud/openstack"
 	"github.com/torpor-dev/torpor/internal/egress"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
@@ -375,6 +376,7 @@ func listPlatforms(o Options) []actuator.Describer {
 	return []actuator.Describer{
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
 		azure.New(azure.Options{Endpoints: o.endpoints}),
+		gcp.New(gcp.Options{Endpoints: o.endpoints}),
 		openstack.New(openstack.Options{Endpoints: o.endpoints}),
 	}
 }

@@ -14,6 +14,9 @@ type Platform struct {
 	// Azure is Microsoft Azure.
 	// +optional
 	Azure *AzurePlatform `json:"azure,omitempty"`
+	// GCP is Google Cloud.
+	// +optional
+	GCP *GCPPlatform `json:"gcp,omitempty"`
 	// OpenStack is any cloud that speaks OpenStack's API.
 	// +optional
 	OpenStack *OpenStackPlatform `json:"openstack,omitempty"`
@@ -44,6 +47,8 @@ type PlatformSettings struct {
 	CredentialsSecretName string
 	// AssumeRole is taken where CredentialsSecretName is empty; nil for none.
 	AssumeRole *AssumeRole
+	// DiscardLocalDisks says whether a stop loses the data on disks that are part of a machine's host; nil leaves that to the cloud.
+	DiscardLocalDisks *bool
 	// Missing are the fields that have to be set and are not.
 	Missing []string
 }
@@ -61,7 +66,7 @@ func (s ClusterDeploymentSpec) PlatformSettings() PlatformSettings {
 		metadata = *s.ClusterMetadata
 	}
 	for _, field := range reflect.ValueOf(s.Platform).Fields() {
-		if platform, ok := field.Interface().(platformFields); ok && !field.IsNil() {
+		if platform, ok := reflect.TypeAssert[platformFields](field); ok && !field.IsNil() {
 			return platform.settings(metadata)
 		}
 	}

@@ -125,7 +125,7 @@ func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDepl
 func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
 	platform := cd.Spec.PlatformSettings()
 	seen.actuator = c.Actuators[platform.Name]
-	seen.target = actuator.Target{InfraID: platform.Machines, Region: platform.Region, Cloud: platform.Cloud}
+	seen.target = actuator.Target{InfraID: platform.Machines, Region: platform.Region, Cloud: platform.Cloud, DiscardLocalDisks: platform.DiscardLocalDisks}
 	if platform.CredentialsSecretName == "" {
 		seen.target.Role = &actuator.Role{Name: platform.AssumeRole.RoleARN, ExternalID: platform.AssumeRole.ExternalID, Namespace: cd.Namespace}
 		return true

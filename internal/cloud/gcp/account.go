@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gcp
+
+import (
+	"context"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
+)
+
+// computeURL is Compute Engine; nothing of an answer or a Secret changes it.
+const computeURL = "https://compute.googleapis.com/compute/v1/projects/"
+
+// account is a service account, which speaks for the instances of its project.
+type account struct {
+	client rest.Client
+	// name is a hash of all that the account is made of, and owner the project's name among all accounts of all clouds.
+	name, owner string
+	project     string
+	secret      string
+	starts      orders.PendingStarts
+}
+
+// accountOf returns the account of the target's service account; a changed Secret gets another one.
+func (a *Actuator) accountOf(t actuator.Target) (*account, error) {
+	s, err := readCredentials(t.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	// Clusters whose disks are treated differently are not ordered about together.
+	disks := ""
+	if t.DiscardLocalDisks != nil {
+		disks = strconv.FormatBool(*t.DiscardLocalDisks)
+	}
+	fields := []string{s.ProjectID, s.ClientEmail, s.PrivateKeyID, s.PrivateKey, disks}
+	return a.accounts.GetOrBuild(fields, func(name string) *account {
+		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.Token, error) { return a.fetchToken(ctx, s) })
+		return &account{
+			client: rest.Client{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
+			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, starts: orders.NewPendingStarts(a.options.Clock),
+		}
+	}), nil
+}
+
+// request is one call of Compute Engine.
+type request struct {
+	// operation names it in messages.
+	operation, method string
+	// path is below the project.
+	path  string
+	query url.Values
+	body  any
+}
+
+// call makes one call, and explains what it ends with.
+func (c *account) call(ctx context.Context, r request, result any) error {
+	address := computeURL + url.PathEscape(c.project) + r.path
+	if len(r.query) > 0 {
+		address += "?" + r.query.Encode()
+	}
+	err := c.client.Call(ctx, r.method, address, r.body, result)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return c.explainError(r.operation, err)
+}
+
+// listTimeout is for all pages of a listing together.
+func (c *account) listTimeout() time.Duration { return maxListingCalls * c.client.Timeout }

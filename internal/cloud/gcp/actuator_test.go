@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gcp
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+)
+
+func TestCallsAreFew(t *testing.T) {
+	cloud := startGCP(t)
+	clusters := []*simulatedCluster{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}
+	var infraIDs []string
+	var ids [][]string
+	for _, c := range clusters {
+		infraIDs, ids = append(infraIDs, c.infraID), append(ids, c.Create(t, 4))
+	}
+	if _, err := cloud.actuator.ObserveAll(t.Context(), clusters[0].Target(), infraIDs); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range cloud.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
+		if err != nil {
+			t.Errorf("stop cluster %d: %v", i, err)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{login: 1, list: 3, stop: 12}, cloud.countCalls()); diff != "" {
+		t.Errorf("calls for three clusters of four instances, and pages of five (-want +got):\n%s", diff)
+	}
+}
+
+func TestTroubleAtGoogleCloud(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault fault
+		op    actuatortest.Operation
+		// calls is how often the operation is called for three instances.
+		calls      int
+		class      actuator.ErrorClass
+		retryAfter time.Duration
+	}{
+		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is the account's":                     {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"a rate is a pause whatever its status":        {fault{operation: list, status: http.StatusForbidden, reason: "rateLimitExceeded"}, actuatortest.Observe, 1, actuator.Throttled, 0},
+		"a pause of an overloaded cloud is kept":       {fault{operation: list, status: http.StatusServiceUnavailable, retryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"a pause without end is not believed":          {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"a login may ask for a pause":                  {fault{operation: login, status: http.StatusTooManyRequests, retryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a login that does not answer is unreachable":  {fault{operation: login, status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a stop is never sent again":                   {fault{operation: stop, status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a start is tried again":                       {fault{operation: start, status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a quota is capacity":                          {fault{operation: start, status: http.StatusForbidden, reason: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startGCP(t)
+			c := cloud.newCluster()
+			ids := c.Create(t, 3)
+			cloud.inject(t, row.fault)
+			err := map[actuatortest.Operation]func() error{
+				actuatortest.Observe: func() error { _, err := cloud.actuator.Observe(t.Context(), c.Target()); return err },
+				actuatortest.Stop:    func() error { return cloud.actuator.StopAll(t.Context(), c.Target(), [][]string{ids})[0] },
+				actuatortest.Start:   func() error { return cloud.actuator.Start(t.Context(), c.Target(), ids) },
+			}[row.op]()
+			var pause time.Duration
+			if known, ok := errors.AsType[*actuator.Error](err); ok {
+				pause = known.RetryAfter
+			}
+			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
+				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
+			}
+			if got := cloud.countCalls()[row.fault.operation]; got != row.calls {
+				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
+			}
+		})
+	}
+}
+
+// TestATokenIsRenewed has a token that the cloud does not know any more, and then a key that it does not.
+func TestATokenIsRenewed(t *testing.T) {
+	cloud := startGCP(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 1)
+	observe := func() error {
+		_, err := cloud.actuator.Observe(t.Context(), c.Target())
+		return err
+	}
+	if err := observe(); err != nil {
+		t.Fatal(err)
+	}
+	cloud.change(func() { cloud.tokens++ })
+	if err := observe(); err != nil {
+		t.Errorf("with a token that has expired: %v, want another login", err)
+	}
+	cloud.change(func() { cloud.isRevoked = true })
+	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
+	if actuator.ClassOf(err) != actuator.CredentialsInvalid || !strings.Contains(err.Error(), "invalid_grant: Invalid JWT Signature") {
+		t.Errorf("with a key that was revoked: %v, want class %q and what Google says", err, actuator.CredentialsInvalid)
+	}
+	cloud.change(func() { cloud.isRevoked = false })
+	if err := observe(); err != nil {
+		t.Errorf("with a key that is good again: %v", err)
+	}
+}
+
+// TestAStartThatFailsLaterIsTold has an order that is taken, and fails after the second look at it.
+func TestAStartThatFailsLaterIsTold(t *testing.T) {
+	cloud := startGCP(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 1)
+	cloud.change(func() { cloud.instances[ids[0]].status, cloud.orderLooks = "TERMINATED", 2 })
+	cloud.inject(t, fault{operation: start, reason: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", isLater: true})
+	for i, want := range []struct {
+		class  actuator.ErrorClass
+		starts int
+	}{{"", 1}, {"", 1}, {actuator.NoCapacity, 1}, {"", 2}} {
+		err := cloud.actuator.Start(t.Context(), c.Target(), ids)
+		if err != nil && actuator.ClassOf(err) != want.class || err == nil && want.class != "" {
+			t.Errorf("start %d: found %v, want class %q", i, err, want.class)
+		}
+		cloud.change(func() {
+			if got := cloud.calls[start]; got != want.starts {
+				t.Errorf("start %d: %d orders were sent, want %d", i, got, want.starts)
+			}
+		})
+	}
+	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil && actuator.ClassOf(err) != actuator.WrongState {
+		t.Errorf("stop: %v", err)
+	}
+	c.Settle(t)
+	if err := cloud.actuator.Start(t.Context(), c.Target(), ids); err != nil {
+		t.Errorf("start after a stop: %v, want a new order", err)
+	}
+}
+
+func TestASuspendedInstanceIsResumed(t *testing.T) {
+	cloud := startGCP(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 2)
+	cloud.change(func() { cloud.instances[ids[0]].status, cloud.instances[ids[1]].status = "SUSPENDED", "REPAIRING" })
+	err := cloud.actuator.Start(t.Context(), c.Target(), ids)
+	if err != nil {
+		t.Errorf("start what is suspended and what comes up by itself: %v", err)
+	}
+	c.Settle(t)
+	cloud.change(func() {
+		if got := cloud.instances[ids[0]].status; got != "RUNNING" {
+			t.Errorf("the suspended instance is %s, want RUNNING", got)
+		}
+	})
+	err = cloud.actuator.Stop(t.Context(), c.Target(), ids)
+	known, _ := errors.AsType[*actuator.Error](err)
+	if known == nil || known.Class != actuator.WrongState || !cmp.Equal(known.RefusedIDs, ids[1:]) {
+		t.Errorf("stop what is being repaired: %v, want class %q for %s only", err, actuator.WrongState, ids[1])
+	}
+}
+
+func TestLocalSSDs(t *testing.T) {
+	cloud := startGCP(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 2)
+	cloud.change(func() { cloud.instances[ids[1]].hasLocalSSD = true })
+	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
+	known, _ := errors.AsType[*actuator.Error](err)
+	if known == nil || !cmp.Equal(known.RefusedIDs, ids[1:]) || !strings.Contains(known.Message, "set spec.platform.gcp.discardLocalSsdOnHibernate") {
+		t.Errorf("without a word on local SSDs: %v, want one that names %s and the field", err, ids[1])
+	}
+	accounts := map[string]bool{}
+	for _, discard := range []*bool{nil, new(true), new(false)} {
+		target := c.Target()
+		target.DiscardLocalDisks = discard
+		account, err := cloud.actuator.AccountOf(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accounts[account] = true
+		if discard == nil {
+			continue
+		}
+		cloud.change(func() { cloud.instances[ids[1]].status = "RUNNING" })
+		if err := cloud.actuator.Stop(t.Context(), target, ids[1:]); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+		want := map[bool]string{true: "true", false: "false"}[*discard]
+		cloud.change(func() {
+			if got := cloud.instances[ids[1]].discarded; got != want {
+				t.Errorf("the cloud was told %q, want %q", got, want)
+			}
+		})
+		c.Settle(t)
+	}
+	if len(accounts) != 3 {
+		t.Errorf("%d accounts, want 3: clusters whose disks are treated differently cannot be ordered about together", len(accounts))
+	}
+}
+
+func TestStatesOfInstances(t *testing.T) {
+	for status, want := range map[string]actuator.MachineState{
+		"RUNNING": actuator.Running, "PROVISIONING": actuator.Starting, "STAGING": actuator.Starting, "REPAIRING": actuator.Starting,
+		"STOPPING": actuator.Stopping, "PENDING_STOP": actuator.Stopping, "SUSPENDING": actuator.Stopping, "DEPROVISIONING": actuator.Stopping,
+		"TERMINATED": actuator.Stopped, "STOPPED": actuator.Stopped, "SUSPENDED": actuator.Stopped, "NEW_IN_THE_NEXT_RELEASE": actuator.Starting,
+	} {
+		if got := stateOf(status); got != want {
+			t.Errorf("%s: found %s, want %s", status, got, want)
+		}
+	}
+}
+
+func TestOwnersOfInstances(t *testing.T) {
+	label := func(infraID, value string) map[string]string {
+		return map[string]string{clusterLabelPrefix + infraID: value, "team": "blue"}
+	}
+	for name, row := range map[string]struct {
+		vm     instance
+		wanted []string
+		owner  string
+	}{
+		"a name and a label":                                    {instance{Name: "a-worker", Labels: label("a", "owned")}, []string{"a"}, "a"},
+		"a name without a label, as Hive finds it":              {instance{Name: "a-worker", Labels: map[string]string{"team": "blue"}}, []string{"a"}, "a"},
+		"a name that begins with another one":                   {instance{Name: "ab-worker"}, []string{"a"}, ""},
+		"a name that is the infraID":                            {instance{Name: "a"}, []string{"a"}, ""},
+		"a label of another cluster":                            {instance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a"}, ""},
+		"a label of another cluster that is also wanted":        {instance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a", "a-b"}, "a-b"},
+		"a label that says that it is shared":                   {instance{Name: "a-worker", Labels: label("a", "shared")}, []string{"a"}, ""},
+		"a label and another name":                              {instance{Name: "bastion", Labels: label("a", "owned")}, []string{"a"}, ""},
+		"without a label the longest name of those wanted wins": {instance{Name: "a-b-worker"}, []string{"a", "a-b", "a-b-c"}, "a-b"},
+	} {
+		if got := ownerOf(&row.vm, row.wanted); got != row.owner {
+			t.Errorf("%s: found %q, want %q", name, got, row.owner)
+		}
+	}
+}
+
+func TestListingsAreFiltered(t *testing.T) {
+	var many []string
+	for i := range 400 {
+		many = append(many, "cluster-"+strings.Repeat("x", i%20))
+	}
+	for name, row := range map[string]struct {
+		infraIDs []string
+		filter   string
+	}{
+		"one cluster":                          {[]string{"a"}, `name eq "(a)-.*"`},
+		"clusters in order":                    {[]string{"b", "a"}, `name eq "(a|b)-.*"`},
+		"what is no name is no expression":     {[]string{`a".*|.*`, "b"}, `name eq "(b)-.*"`},
+		"nothing that is a name":               {[]string{"A"}, ""},
+		"more than the address of a call fits": {many, ""},
+	} {
+		if got := filterOf(row.infraIDs); got != row.filter {
+			t.Errorf("%s: found %q, want %q", name, got, row.filter)
+		}
+	}
+}
+
+func TestHostileAnswersAreCut(t *testing.T) {
+	for name, row := range map[string]struct{ answer, want string }{
+		"endless pages":                           {`{"nextPageToken":"again"}`, "more pages or instances than a project may have"},
+		"an answer that is not JSON":              {`<html>`, "its answer is not one of this API"},
+		"a list that is none":                     {`{"items":"x"}`, "its answer is not one of this API"},
+		"an instance without a name":              {`{"items":{"zones/a":{"instances":[{}]}}}`, "its answer is not one of Compute Engine"},
+		"an instance whose name is a path":        {`{"items":{"zones/a":{"instances":[{"name":"../x"}]}}}`, "its answer is not one of Compute Engine"},
+		"an instance of a region":                 {`{"items":{"regions/a":{"instances":[{"name":"x"}]}}}`, "its answer is not one of Compute Engine"},
+		"a zone that does not answer":             {`{"items":{},"unreachables":["zones/b"]}`, `some of its zones do not answer, such as "zones/b"`},
+		"a zone that does not answer in its part": {`{"items":{"zones/b":{"warning":{"code":"UNREACHABLE"}}}}`, `"zones/b" has the warning "UNREACHABLE"`},
+		"an answer that is larger than any page":  {strings.Repeat(" ", 9<<20), "larger than allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startGCP(t)
+			cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+				_, _ = io.WriteString(w, row.answer)
+				return true
+			}
+			found, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
+			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
+				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+			}
+		})
+	}
+}
+
+func TestRightsAreAskedBeforeAStop(t *testing.T) {
+	cloud := startGCP(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 4)
+	cloud.change(func() { cloud.rights = []string{"compute.instances.stop"} })
+	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
+	if actuator.ClassOf(err) != actuator.PermissionDenied || !strings.Contains(err.Error(), "expected the service account to have compute.instances.start") {
+		t.Errorf("without the right to start: %v, want class %q and the right", err, actuator.PermissionDenied)
+	}
+	if calls := cloud.countCalls(); calls[stop] != 0 || calls[testRights] > 2 {
+		t.Errorf("found %d stops and %d questions, want none and one for each zone at most", calls[stop], calls[testRights])
+	}
+	cloud.inject(t, fault{operation: testRights, status: http.StatusForbidden, reason: "forbidden"})
+	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
+		t.Errorf("who may not ask: %v, want the stop to be tried", err)
+	}
+}
+
+func TestMachinesAreDescribed(t *testing.T) {
+	cloud := startGCP(t)
+	c := cloud.newCluster()
+	id := c.Create(t, 1)[0]
+	found, err := cloud.actuator.Observe(t.Context(), c.Target())
+	m, _ := parseMachineName(id)
+	want := []actuator.Machine{{ID: id, Name: m.name, State: actuator.Running, Account: "gcp/" + goodProject, Addresses: []string{
+		"10.0.0.7", "192.0.2.7", m.name, m.name + ".c." + goodProject + ".internal", m.name + "." + m.zone + ".c." + goodProject + ".internal",
+	}}}
+	if diff := cmp.Diff(want, found); err != nil || diff != "" {
+		t.Errorf("error %v, machines (-want +found):\n%s", err, diff)
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	cloud := startGCP(t)
+	other := func(key, value string) map[string][]byte { return cloud.credentials(map[string]string{key: value}) }
+	curve, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	notRSA, _ := x509.MarshalPKCS8PrivateKey(curve)
+	asPKCS8, _ := x509.MarshalPKCS8PrivateKey(cloud.key)
+	pemOf := func(der []byte) string {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	}
+	for name, row := range map[string]struct {
+		secret map[string][]byte
+		class  actuator.ErrorClass
+		says   string
+	}{
+		"a key":                        {secret: other("", "")},
+		"a key as Google writes it":    {secret: other("private_key", pemOf(asPKCS8))},
+		"the old address of tokens":    {secret: other("token_uri", "https://accounts.google.com/o/oauth2/token")},
+		"no Secret":                    {class: actuator.CredentialsMissing, says: "has no osServiceAccount.json"},
+		"no JSON":                      {secret: map[string][]byte{serviceAccountKey: []byte("hush {")}, class: actuator.CredentialsInvalid, says: "must be a JSON object"},
+		"no project":                   {secret: other("project_id", ""), class: actuator.CredentialsMissing, says: "has no project_id"},
+		"no key":                       {secret: other("private_key", ""), class: actuator.CredentialsMissing, says: "has no private_key"},
+		"a project that is a path":     {secret: other("project_id", "../hush"), class: actuator.CredentialsInvalid, says: "project_id of"},
+		"an identity of other servers": {secret: other("type", "external_account"), class: actuator.CredentialsInvalid, says: `found "external_account"`},
+		"tokens of another server":     {secret: other("token_uri", "https://hush.example.com/"), class: actuator.CredentialsInvalid, says: "token_uri of"},
+		"another universe":             {secret: other("universe_domain", "hush.example.com"), class: actuator.CredentialsInvalid, says: "universe_domain of"},
+		"a key that is none":           {secret: other("private_key", "hush"), class: actuator.CredentialsInvalid, says: "private_key of"},
+		"a key of another kind":        {secret: other("private_key", pemOf(notRSA)), class: actuator.CredentialsInvalid, says: "must be an RSA key"},
+		"another service account":      {secret: other("client_email", "hush@example.com"), class: actuator.CredentialsInvalid, says: "login: invalid_grant"},
+		"another project":              {secret: other("project_id", "another"), class: actuator.PermissionDenied, says: "forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Credentials: row.secret})
+			if row.class == "" {
+				if err != nil {
+					t.Errorf("found %v, want to be let in", err)
+				}
+				return
+			}
+			if actuator.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hush") {
+				t.Errorf("found %v, want class %q and %q without a secret", err, row.class, row.says)
+			}
+		})
+	}
+}
+
+func TestAccountsAreTold(t *testing.T) {
+	cloud := startGCP(t)
+	account := func(infraID string, other map[string]string) string {
+		name, err := cloud.actuator.AccountOf(t.Context(), actuator.Target{InfraID: infraID, Credentials: cloud.credentials(other)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	first := account("a", nil)
+	if got := account("b", nil); got != first {
+		t.Errorf("two clusters of one service account are of %s and %s, want one account", first, got)
+	}
+	for _, field := range []string{"project_id", "client_email", "private_key_id"} {
+		if got := account("a", map[string]string{field: "other"}); got == first || strings.Contains(got, "other") {
+			t.Errorf("with another %s: account %s, want another one than %s", field, got, first)
+		}
+	}
+}
+
+func TestCallersAtTheSameTimeLogInOnce(t *testing.T) {
+	cloud := startGCP(t)
+	c := cloud.newCluster()
+	c.Create(t, 1)
+	var begin, work sync.WaitGroup
+	begin.Add(1)
+	for range 50 {
+		work.Go(func() {
+			begin.Wait()
+			if _, err := cloud.actuator.Observe(t.Context(), c.Target()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	begin.Done()
+	work.Wait()
+	if logins := cloud.countCalls()[login]; logins != 1 {
+		t.Errorf("%d logins, want 1", logins)
+	}
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gcp
+
+import (
+	"cmp"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+const (
+	// serviceAccountKey is Hive's key of the credentials Secret: the file of a key of a service account.
+	serviceAccountKey = "osServiceAccount.json"
+	// tokenURL is where tokens come from, whatever the file says.
+	tokenURL = "https://oauth2.googleapis.com/token"
+	// googleUniverse is the cloud that Torpor speaks to; there are others for governments.
+	googleUniverse = "googleapis.com"
+	// maxProjectBytes is more than Google allows for a domain and a project, and maxKeyBits for keys: a larger one would take long to sign.
+	maxProjectBytes = 128
+	maxKeyBits      = 8192
+)
+
+// serviceAccount is the content of a Secret, complete and plausible.
+type serviceAccount struct {
+	Type         string `json:"type"`
+	ProjectID    string `json:"project_id"`
+	PrivateKeyID string `json:"private_key_id"`
+	PrivateKey   string `json:"private_key"`
+	ClientEmail  string `json:"client_email"`
+	TokenURI     string `json:"token_uri"`
+	Universe     string `json:"universe_domain"`
+}
+
+// readCredentials reads the Secret. No error holds a part of its values.
+func readCredentials(secret map[string][]byte) (serviceAccount, error) {
+	content, ok := secret[serviceAccountKey]
+	if !ok {
+		return serviceAccount{}, missingCredentialsf("the credentials Secret has no %s: add it, the file of a key of a service account", serviceAccountKey)
+	}
+	var a serviceAccount
+	if err := json.Unmarshal(content, &a); err != nil {
+		return serviceAccount{}, invalidCredentialsf("%s in the credentials Secret must be a JSON object with texts: correct it", serviceAccountKey)
+	}
+	for _, field := range []struct{ name, value string }{
+		{"project_id", a.ProjectID}, {"client_email", a.ClientEmail}, {"private_key", a.PrivateKey},
+	} {
+		if a.Type == "service_account" && field.value == "" {
+			return serviceAccount{}, missingCredentialsf("%s in the credentials Secret has no %s: add it", serviceAccountKey, field.name)
+		}
+	}
+	return a, a.check()
+}
+
+func (a serviceAccount) check() error {
+	where := serviceAccountKey + " in the credentials Secret"
+	switch {
+	case a.Type != "service_account":
+		// Other types name files of the manager, or servers that get its identity.
+		return invalidCredentialsf("type of %s must be service_account, found %.40q: make a key of a service account", where, a.Type)
+	case len(a.ProjectID) > maxProjectBytes || strings.Trim(a.ProjectID, "abcdefghijklmnopqrstuvwxyz0123456789-.:") != "":
+		return invalidCredentialsf("project_id of %s must be the id of a project: correct it", where)
+	case cmp.Or(a.Universe, googleUniverse) != googleUniverse:
+		return invalidCredentialsf("universe_domain of %s is another than %s, which Torpor does not speak to", where, googleUniverse)
+	case !slices.Contains([]string{"", tokenURL, "https://accounts.google.com/o/oauth2/token"}, a.TokenURI):
+		// Whoever writes a Secret must not have the manager send anything elsewhere.
+		return invalidCredentialsf("token_uri of %s must be %s: correct it", where, tokenURL)
+	case !isSigningKey(a.PrivateKey):
+		return invalidCredentialsf("private_key of %s must be an RSA key in PEM of at most %d bits: put in the file as Google gave it", where, maxKeyBits)
+	default:
+		return nil
+	}
+}
+
+func isSigningKey(text string) bool {
+	block, _ := pem.Decode([]byte(text))
+	if block == nil {
+		return false
+	}
+	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
+		return key.N.BitLen() <= maxKeyBits
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	parsed, isRSA := key.(*rsa.PrivateKey)
+	return err == nil && isRSA && parsed.N.BitLen() <= maxKeyBits
+}
+
+func invalidCredentialsf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+func missingCredentialsf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.CredentialsMissing, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gcp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
+)
+
+// explainError turns what a call ended with into a *orders.RefusedError or an *actuator.Error with a message that is the same each time.
+func (c *account) explainError(operation string, err error) error {
+	if known, ok := errors.AsType[*actuator.Error](err); ok {
+		return known
+	}
+	refusal, ok := errors.AsType[*rest.RefusalError](err)
+	if !ok {
+		return unreachableErrorf(operation, "%s", rest.DescribeMissingAnswer(err))
+	}
+	reason, message := readRefusal(refusal)
+	class := classOf(refusal, reason)
+	reason, message = rest.Scrub(reason, c.secret), rest.Scrub(message, c.secret)
+	switch {
+	case class == actuator.Unreachable:
+		return unreachableErrorf(operation, "it answers with status %d", refusal.Status)
+	case isLocalSSD(message) && operation == stop:
+		return &orders.RefusedError{Class: actuator.Other, Code: "localSSD", Message: "Google Cloud stops no instance with local SSDs unless it is told what becomes of " +
+			"their data: set spec.platform.gcp.discardLocalSsdOnHibernate to true, which loses them"}
+	case orders.IsOfMachine(class) && (operation == stop || operation == start):
+		return &orders.RefusedError{Class: class, Code: reason, Message: message}
+	default:
+		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, reason, message), RetryAfter: refusal.RetryAfter()}
+	}
+}
+
+// explainOrder returns why an order that was taken failed; nil if it did not.
+func (c *account) explainOrder(operation string, taken *order) error {
+	if !taken.hasEnded() || taken.Error == nil || len(taken.Error.Errors) == 0 {
+		return nil
+	}
+	failure := taken.Error.Errors[0]
+	class := classOfCode(failure.Code)
+	if class == "" {
+		class = actuator.Other
+	}
+	if !orders.IsOfMachine(class) {
+		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, rest.Scrub(failure.Code), rest.Scrub(failure.Message, c.secret))}
+	}
+	return &orders.RefusedError{Class: class, Code: rest.Scrub(failure.Code), Message: rest.Scrub(failure.Message, c.secret)}
+}
+
+// readRefusal reads the reason and the words of an error.
+func readRefusal(refusal *rest.RefusalError) (reason, message string) {
+	var content struct {
+		Error struct {
+			Message string `json:"message"`
+			Status  string `json:"status"`
+			Errors  []struct {
+				Reason string `json:"reason"`
+			} `json:"errors"`
+		} `json:"error"`
+	}
+	_ = json.Unmarshal(refusal.Body, &content) // An answer without words still has its status.
+	reason, message = content.Error.Status, content.Error.Message
+	if len(content.Error.Errors) > 0 && content.Error.Errors[0].Reason != "" {
+		reason = content.Error.Errors[0].Reason
+	}
+	if reason == "" {
+		reason = "status " + strconv.Itoa(refusal.Status)
+	}
+	if message == "" {
+		message = "without a message"
+	}
+	return reason, message
+}
+
+// classOf sorts refusals by what can be done about them: by the reason where one reason has several statuses, otherwise by the status.
+func classOf(refusal *rest.RefusalError, reason string) actuator.ErrorClass {
+	class := classOfCode(reason)
+	switch {
+	case class != "":
+		return class
+	case refusal.Status == http.StatusServiceUnavailable && refusal.RetryAfter() == 0:
+		return actuator.Unreachable
+	default:
+		return refusal.Class()
+	}
+}
+
+// classOfCode sorts the reasons of refusals, and the codes of orders that failed; empty for those of which the status tells as much.
+func classOfCode(code string) actuator.ErrorClass {
+	switch code {
+	case "rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "RATE_LIMIT_EXCEEDED", "concurrentLimitExceeded":
+		return actuator.Throttled
+	case "quotaExceeded", "QUOTA_EXCEEDED", "ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+		"REGION_RESOURCE_POOL_EXHAUSTED", "RESOURCE_POOL_EXHAUSTED", "GPU_STOCKOUT", "stockout", "insufficientCapacity":
+		return actuator.NoCapacity
+	case "resourceNotReady", "RESOURCE_NOT_READY", "resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "conditionNotMet",
+		"resourceOperationRateExceeded", "RESOURCE_OPERATION_RATE_EXCEEDED":
+		return actuator.WrongState
+	case "RESOURCE_NOT_FOUND":
+		return actuator.NotFound
+	case "PERMISSIONS_ERROR":
+		return actuator.PermissionDenied
+	default:
+		return ""
+	}
+}
+
+// isLocalSSD reports whether Google Cloud wants to be told what becomes of the data on local SSDs. There is no code for that.
+func isLocalSSD(message string) bool {
+	return strings.Contains(strings.ToLower(strings.NewReplacer("-", "", " ", "", "_", "").Replace(message)), "localssd")
+}
+
+func unreachableErrorf(operation, format string, args ...any) error {
+	return &actuator.Error{
+		Class: actuator.Unreachable, Message: fmt.Sprintf("%s at Google Cloud: %s; check the network", operation, fmt.Sprintf(format, args...)),
+	}
+}
+
+func otherErrorf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+const (
+	// clusterLabelPrefix begins the label by which OpenShift's installer and its machines say whose an instance is.
+	clusterLabelPrefix = "kubernetes-io-cluster-"
+	// ownedLabel is its value where it is the cluster's own.
+	ownedLabel = "owned"
+	// pageSize is what a page is asked to have, and the most that it may. maxPages and maxMachines bound one listing.
+	pageSize    = 500
+	maxPages    = 1000
+	maxMachines = 50_000
+	// maxListingCalls is how many times the timeout of one call all pages together may take.
+	maxListingCalls = 3
+	// maxFilterBytes keeps the address of a listing short; for more clusters the whole project is listed.
+	maxFilterBytes = 2000
+	maxNameBytes   = 63
+	maxAddresses   = 64
+	// emptyScope is the warning of a zone that has nothing on a page.
+	emptyScope = "NO_RESULTS_ON_PAGE"
+)
+
+// machineName is an id in its parts.
+type machineName struct{ zone, name string }
+
+func (m machineName) id() string { return m.zone + "/" + m.name }
+
+// path is that of the instance in its project.
+func (m machineName) path() string { return "/zones/" + m.zone + "/instances/" + m.name }
+
+// parseMachineName reads an id. Its parts become parts of addresses.
+func parseMachineName(id string) (machineName, bool) {
+	zone, name, ok := strings.Cut(id, "/")
+	return machineName{zone, name}, ok && isResourceName(zone) && isResourceName(name)
+}
+
+// isResourceName reports whether a text is a name as Compute Engine gives and takes them.
+func isResourceName(text string) bool {
+	return text != "" && len(text) <= maxNameBytes && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// instance is a machine as Compute Engine tells it, as far as Torpor reads it.
+type instance struct {
+	Name       string            `json:"name"`
+	Status     string            `json:"status"`
+	Labels     map[string]string `json:"labels"`
+	Interfaces []struct {
+		NetworkIP     string `json:"networkIP"`
+		AccessConfigs []struct {
+			NatIP string `json:"natIP"`
+		} `json:"accessConfigs"`
+	} `json:"networkInterfaces"`
+}
+
+// instancePage is one page of a listing over all zones.
+type instancePage struct {
+	Items map[string]struct {
+		Instances []instance `json:"instances"`
+		Warning   *struct {
+			Code string `json:"code"`
+		} `json:"warning"`
+	} `json:"items"`
+	Unreachables  []string `json:"unreachables"`
+	NextPageToken string   `json:"nextPageToken"`
+}
+
+// pageFields is what of a page is sent: a listing with everything is ten times as long.
+const pageFields = "items/*/instances(name,status,labels,networkInterfaces(networkIP,accessConfigs/natIP)),items/*/warning/code,unreachables,nextPageToken"
+
+// listMachines returns the instances of clusters. Every page is read before anything is decided: an instance on a page that is missing would
+// look gone, and the cluster would count as stopped while it runs.
+func (c *account) listMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+	all, cancel := context.WithTimeout(ctx, c.listTimeout())
+	defer cancel()
+	found, count := map[string][]actuator.Machine{}, 0
+	query := url.Values{"maxResults": {strconv.Itoa(pageSize)}, "fields": {pageFields}, "returnPartialSuccess": {"false"}}
+	if filter := filterOf(infraIDs); filter != "" {
+		query.Set("filter", filter)
+	}
+	for n := 0; ; n++ {
+		var page instancePage
+		err := c.call(all, request{operation: list, method: http.MethodGet, path: "/aggregated/instances", query: query}, &page)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			return nil, unreachableErrorf(list, "its list takes too long")
+		case err != nil:
+			return nil, err
+		}
+		added, err := c.addPage(found, page, infraIDs)
+		if err != nil {
+			return nil, err
+		}
+		if count += added; n >= maxPages || count > maxMachines {
+			return nil, unreachableErrorf(list, "its list has more pages or instances than a project may have")
+		}
+		if page.NextPageToken == "" {
+			break
+		}
+		query.Set("pageToken", page.NextPageToken)
+	}
+	for _, machines := range found {
+		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return found, nil
+}
+
+// filterOf returns a filter for the names of some clusters' instances, which is one regular expression; empty means all instances.
+func filterOf(infraIDs []string) string {
+	var names []string
+	for _, infraID := range infraIDs {
+		if isResourceName(infraID) { // What is none has no instances, and could be more of an expression.
+			names = append(names, infraID)
+		}
+	}
+	slices.Sort(names)
+	filter := fmt.Sprintf("name eq %q", "("+strings.Join(names, "|")+")-.*")
+	if len(names) == 0 || len(filter) > maxFilterBytes {
+		return ""
+	}
+	return filter
+}
+
+// addPage sorts the instances of a page by the clusters that are wanted, and returns how many there were.
+func (c *account) addPage(found map[string][]actuator.Machine, page instancePage, infraIDs []string) (int, error) {
+	if len(page.Unreachables) > 0 {
+		return 0, unreachableErrorf(list, "some of its zones do not answer, such as %.100q", page.Unreachables[0])
+	}
+	count := 0
+	for scope, items := range page.Items {
+		if items.Warning != nil && items.Warning.Code != emptyScope {
+			return 0, unreachableErrorf(list, "its answer for %.100q has the warning %.60q", scope, items.Warning.Code)
+		}
+		count += len(items.Instances)
+		zone, isZone := strings.CutPrefix(scope, "zones/")
+		for i := range items.Instances {
+			name := machineName{zone, items.Instances[i].Name}
+			if !isZone || !isResourceName(name.zone) || !isResourceName(name.name) {
+				return 0, unreachableErrorf(list, "its answer is not one of Compute Engine")
+			}
+			if owner := ownerOf(&items.Instances[i], infraIDs); owner != "" {
+				found[owner] = append(found[owner], c.describeMachine(name, &items.Instances[i]))
+			}
+		}
+	}
+	return count, nil
+}
+
+// ownerOf returns which of the clusters an instance is of, or nothing. A label that names a cluster decides where there is one; without it
+// the longest infraID does that the name begins with, because that of one cluster may begin with that of another.
+func ownerOf(vm *instance, infraIDs []string) string {
+	isLabelled, owner := false, ""
+	for key := range vm.Labels {
+		isLabelled = isLabelled || strings.HasPrefix(key, clusterLabelPrefix)
+	}
+	for _, infraID := range infraIDs {
+		isOwn := strings.HasPrefix(vm.Name, infraID+"-") && (!isLabelled || vm.Labels[clusterLabelPrefix+infraID] == ownedLabel)
+		if isOwn && len(infraID) > len(owner) {
+			owner = infraID
+		}
+	}
+	return owner
+}
+
+func (c *account) describeMachine(name machineName, vm *instance) actuator.Machine {
+	machine := actuator.Machine{ID: name.id(), Name: name.name, State: stateOf(vm.Status), Account: c.owner}
+	for _, i := range vm.Interfaces {
+		machine.Addresses = append(machine.Addresses, i.NetworkIP)
+		for _, outside := range i.AccessConfigs {
+			machine.Addresses = append(machine.Addresses, outside.NatIP)
+		}
+	}
+	if !strings.Contains(c.project, ":") { // Projects of a domain have names of another form.
+		machine.Addresses = append(machine.Addresses, name.name, name.name+".c."+c.project+".internal", name.name+"."+name.zone+".c."+c.project+".internal")
+	}
+	machine.Addresses = slices.DeleteFunc(machine.Addresses, func(address string) bool { return address == "" })
+	machine.Addresses = machine.Addresses[:min(len(machine.Addresses), maxAddresses)]
+	return machine
+}
+
+// stateOf returns what an instance does. TERMINATED is an instance that is off and may start again.
+func stateOf(status string) actuator.MachineState {
+	switch status {
+	case "RUNNING":
+		return actuator.Running
+	case "STOPPING", "SUSPENDING", "PENDING_STOP", "DEPROVISIONING":
+		return actuator.Stopping
+	case "TERMINATED", "STOPPED", "SUSPENDED":
+		return actuator.Stopped
+	default:
+		return actuator.Starting // PROVISIONING, STAGING, REPAIRING and what is unknown: neither on nor off, and waited for.
+	}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/jwt"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
+)
+
+// computeScope is what the token is good for; what the service account may do there is the matter of its roles.
+const computeScope = "https://www.googleapis.com/auth/compute"
+
+// fetchToken signs a request for a token with the key of the service account, and sends it.
+func (a *Actuator) fetchToken(ctx context.Context, account serviceAccount) (rest.Token, error) {
+	config := jwt.Config{
+		Email: account.ClientEmail, PrivateKey: []byte(account.PrivateKey), PrivateKeyID: account.PrivateKeyID, Scopes: []string{computeScope}, TokenURL: tokenURL,
+	}
+	// The library sends its request without the context.
+	send := roundTripperFunc(func(r *http.Request) (*http.Response, error) {
+		return a.options.HTTPClient.Transport.RoundTrip(r.WithContext(ctx))
+	})
+	bound := &http.Client{Transport: send, CheckRedirect: a.options.HTTPClient.CheckRedirect}
+	token, err := config.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, bound)).Token()
+	if err != nil {
+		return rest.Token{}, explainLogin(ctx, account, err)
+	}
+	if token.AccessToken == "" || token.Expiry.IsZero() {
+		return rest.Token{}, unreachableErrorf(login, "its answer has no token")
+	}
+	return rest.Token{Value: token.AccessToken, Expires: token.Expiry}, nil
+}
+
+// roundTripperFunc is a transport.
+type roundTripperFunc func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripperFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// explainLogin explains why there is no token.
+func explainLogin(ctx context.Context, account serviceAccount, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	failed, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok || failed.Response == nil {
+		return unreachableErrorf(login, "%s", rest.DescribeMissingAnswer(err))
+	}
+	var content struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	_ = json.Unmarshal(failed.Body, &content) // An answer without words still has its status.
+	refusal := rest.RefusalError{Status: failed.Response.StatusCode, Header: failed.Response.Header}
+	switch class := refusal.Class(); {
+	case class == actuator.Throttled:
+		return &actuator.Error{Class: class, Message: "login: Google Cloud takes no more logins at the moment", RetryAfter: refusal.RetryAfter()}
+	case class == actuator.Unreachable || content.Error == "":
+		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
+	default:
+		return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf("login: %s: %s",
+			rest.Scrub(content.Error, account.PrivateKey), rest.Scrub(content.Description, account.PrivateKey))}
+	}
+}

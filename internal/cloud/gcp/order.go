@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gcp
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+)
+
+// The operations, as messages name them.
+const (
+	login = "login"
+	list  = "instances.list"
+	stop  = "instances.stop"
+	start = "instances.start"
+)
+
+// order is what becomes of an order that was taken: Google Cloud finds out only then whether it has room.
+type order struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+	Error  *struct {
+		Errors []struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"errors"`
+	} `json:"error"`
+}
+
+func (o *order) hasEnded() bool { return o.Status == "DONE" }
+
+// stopInstance stops one instance.
+func (c *account) stopInstance(ctx context.Context, m machineName, discard *bool) error {
+	c.starts.Forget(m.id())
+	query := url.Values{}
+	if discard != nil {
+		query.Set("discardLocalSsd", strconv.FormatBool(*discard))
+	}
+	var taken order
+	err := c.call(ctx, request{operation: stop, method: http.MethodPost, path: m.path() + "/stop", query: query}, &taken)
+	if err == nil {
+		return c.explainOrder(stop, &taken)
+	}
+	return c.acceptState(ctx, m, stop, err, actuator.Stopped, actuator.Stopping)
+}
+
+// startInstance starts one instance, whatever turned it off. Of a start that was taken before, and of which nothing is known yet, it says
+// what became of it.
+func (c *account) startInstance(ctx context.Context, m machineName) error {
+	if earlier := c.starts.Find(m.id()); earlier != "" {
+		return c.followStart(ctx, m, earlier)
+	}
+	var taken order
+	err := c.call(ctx, request{operation: start, method: http.MethodPost, path: m.path() + "/start"}, &taken)
+	if hasClass(err, actuator.WrongState) {
+		found, getErr := c.readInstance(ctx, m, start)
+		if getErr != nil {
+			return getErr
+		}
+		if found.Status == "SUSPENDED" {
+			err = c.call(ctx, request{operation: start, method: http.MethodPost, path: m.path() + "/resume"}, &taken)
+		}
+	}
+	switch {
+	case err != nil:
+		return c.acceptState(ctx, m, start, err, actuator.Running, actuator.Starting)
+	case taken.hasEnded():
+		return c.explainOrder(start, &taken)
+	case !isOrderName(taken.Name):
+		return unreachableErrorf(start, "its answer is not one of Compute Engine")
+	}
+	c.starts.Remember(m.id(), taken.Name)
+	return c.followStart(ctx, m, taken.Name)
+}
+
+// followStart reads once what became of a start.
+func (c *account) followStart(ctx context.Context, m machineName, name string) error {
+	var taken order
+	err := c.call(ctx, request{operation: start, method: http.MethodGet, path: "/zones/" + m.zone + "/operations/" + name}, &taken)
+	switch {
+	case hasClass(err, actuator.NotFound), hasClass(err, actuator.PermissionDenied):
+		// It was long ago, or nobody may know. The instance itself shows whether it has started.
+		c.starts.Forget(m.id())
+		return nil
+	case err != nil:
+		return err
+	case !taken.hasEnded():
+		return nil
+	}
+	c.starts.Forget(m.id())
+	return c.explainOrder(start, &taken)
+}
+
+func (c *account) readInstance(ctx context.Context, m machineName, operation string) (instance, error) {
+	var found instance
+	err := c.call(ctx, request{operation: operation, method: http.MethodGet, path: m.path(), query: url.Values{"fields": {"name,status"}}}, &found)
+	return found, err
+}
+
+// acceptState returns no error for an instance that is, or becomes, what was asked for: a refusal may only mean that another order is under
+// way.
+func (c *account) acceptState(ctx context.Context, m machineName, operation string, refusal error, accepted ...actuator.MachineState) error {
+	if !hasClass(refusal, actuator.WrongState) {
+		return refusal
+	}
+	found, err := c.readInstance(ctx, m, operation)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(accepted, stateOf(found.Status)):
+		return nil
+	default:
+		return refusal
+	}
+}
+
+// hasClass reports whether an error, of the account or of one machine, has a class.
+func hasClass(err error, class actuator.ErrorClass) bool {
+	if refused, ok := errors.AsType[*orders.RefusedError](err); ok {
+		return refused.Class == class
+	}
+	return err != nil && actuator.ClassOf(err) == class
+}
+
+// isOrderName reports whether a text can be the name of an order; it becomes part of an address.
+func isOrderName(text string) bool {
+	return regexp.MustCompile(`^[-a-zA-Z0-9]{1,128}$`).MatchString(text)
+}

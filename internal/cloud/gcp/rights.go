@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gcp
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+)
+
+// testRights asks which of some rights the caller has.
+const testRights = "instances.testIamPermissions"
+
+// requireRights asks what the service account may do with one machine of each zone: a cluster that is stopped without the right to start it
+// could not wake. Rights are given for projects, folders and by conditions on names, and hardly ever for single machines.
+func (c *account) requireRights(ctx context.Context, ids []string) error {
+	ofZone := map[string]machineName{}
+	for _, id := range ids {
+		if m, ok := parseMachineName(id); ok {
+			ofZone[m.zone] = m
+		}
+	}
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(orders.ParallelCalls)
+	for _, m := range ofZone {
+		work.Go(func() error { return c.requireRightsFor(ctx, m) })
+	}
+	return work.Wait()
+}
+
+func (c *account) requireRightsFor(ctx context.Context, m machineName) error {
+	needed := []string{"compute.instances.stop", "compute.instances.start"}
+	var granted struct {
+		Permissions []string `json:"permissions"`
+	}
+	err := c.call(ctx, request{
+		operation: testRights, method: http.MethodPost, path: m.path() + "/testIamPermissions", body: map[string]any{"permissions": needed},
+	}, &granted)
+	if class := actuator.ClassOf(err); err != nil && (class == actuator.PermissionDenied || class == actuator.NotFound) {
+		// What cannot be asked is tried, and what is gone shows when it is stopped.
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	missing := slices.DeleteFunc(needed, func(right string) bool { return slices.Contains(granted.Permissions, right) })
+	if len(missing) == 0 {
+		return nil
+	}
+	return &actuator.Error{Class: actuator.PermissionDenied, Message: fmt.Sprintf(
+		"expected the service account to have %s, found that it lacks the right; no machine is stopped without the rights to stop and to start all of them",
+		strings.Join(missing, " and "))}
+}

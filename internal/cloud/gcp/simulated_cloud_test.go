@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gcp
+
+import (
+	"cmp"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
+)
+
+const (
+	goodProject = "fleet-of-tests"
+	goodEmail   = "torpor@fleet-of-tests.iam.gserviceaccount.com"
+	// serverPageSize is the most that a page has, whatever is asked for; it makes twelve instances more than one page.
+	serverPageSize = 5
+	// transitionLooks is how many listings a change takes, and lateLooks how many show what was before.
+	transitionLooks, lateLooks = 2, 3
+	zoneRead, operationRead    = "instances.get", "zoneOperations.get"
+)
+
+// simulatedGCP is Google's token service and Compute Engine behind HTTP, written from their public description
+// (https://cloud.google.com/compute/docs/reference/rest/v1). It takes an order first and finds out later whether it has room, refuses an
+// order while another one is under way, and has a listing that shows instances late and zones one by one.
+type simulatedGCP struct {
+	server   *httptest.Server
+	actuator *Actuator
+	key      *rsa.PrivateKey
+
+	mu        sync.Mutex
+	instances map[string]*simulatedInstance
+	orders    map[string]*simulatedOrder
+	faults    []fault
+	calls     map[string]int
+	// queries are those of listings.
+	queries  []url.Values
+	tokens   int
+	isLate   bool
+	clusters int
+	made     int
+	// isRevoked says that the key is not taken any more, nor the tokens that it gave.
+	isRevoked bool
+	// latency, if set, is how long a change takes, instead of a number of listings.
+	latency time.Duration
+	// rights are what the service account may do; nil is everything.
+	rights []string
+	// orderLooks is how many looks at an order it takes until it has ended.
+	orderLooks int
+	// interfere, if set, answers requests to Compute Engine instead.
+	interfere func(http.ResponseWriter, *http.Request) bool
+}
+
+type simulatedInstance struct {
+	zone, name  string
+	labels      map[string]string
+	hasLocalSSD bool
+	// discarded is what the last stop said of local SSDs.
+	discarded string
+	// status is as the API names it; one that passes stays for left listings, or until arrives.
+	status  string
+	left    int
+	arrives time.Time
+	// before is shown while late.
+	before string
+	late   int
+}
+
+// simulatedOrder ends after some looks, with a failure if it has a code.
+type simulatedOrder struct {
+	id, code string
+	left     int
+}
+
+type fault struct {
+	operation  string
+	ids        []string
+	status     int
+	reason     string
+	retryAfter string
+	// isLater lets an order be taken, and fail then.
+	isLater bool
+}
+
+func startGCP(t *testing.T) *simulatedGCP {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &simulatedGCP{key: key, instances: map[string]*simulatedInstance{}, orders: map[string]*simulatedOrder{}, calls: map[string]int{}}
+	s.server = httptest.NewServer(s)
+	t.Cleanup(s.server.Close)
+	s.actuator = New(Options{HTTPClient: rest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
+	return s
+}
+
+// RoundTrip implements http.RoundTripper: requests for any host go to the simulated cloud, which sees the host.
+func (s *simulatedGCP) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := r.Clone(r.Context())
+	sent.Host, sent.URL.Scheme, sent.URL.Host = r.URL.Scheme+"."+r.URL.Host, "http", strings.TrimPrefix(s.server.URL, "http://")
+	return http.DefaultTransport.RoundTrip(sent)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *simulatedGCP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Host {
+	case "https.oauth2.googleapis.com":
+		s.serveLogin(w, r)
+	case "https.compute.googleapis.com":
+		s.serveCompute(w, r)
+	default:
+		w.WriteHeader(http.StatusTeapot)
+	}
+}
+
+// serveLogin gives a token to who has signed with the key of the service account.
+func (s *simulatedGCP) serveLogin(w http.ResponseWriter, r *http.Request) {
+	parts := strings.Split(r.FormValue("assertion"), ".")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[login]++
+	if failed, isFailed := s.findFault(login, ""); isFailed {
+		w.Header().Set("Retry-After", failed.retryAfter)
+		writeJSON(w, failed.status, map[string]any{})
+		return
+	}
+	if len(parts) != 3 || r.URL.Path != "/token" || s.isRevoked || !s.isSigned(parts) {
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant", "error_description": "Invalid JWT Signature at " + strconv.Itoa(s.calls[login]/1000)})
+		return
+	}
+	s.tokens++
+	writeJSON(w, http.StatusOK, map[string]any{"access_token": s.token(), "token_type": "Bearer", "expires_in": 3599})
+}
+
+func (s *simulatedGCP) isSigned(parts []string) bool {
+	signature, _ := base64.RawURLEncoding.DecodeString(parts[2])
+	claims, _ := base64.RawURLEncoding.DecodeString(parts[1])
+	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
+	var claimed struct{ Iss, Scope, Aud string }
+	_ = json.Unmarshal(claims, &claimed)
+	return rsa.VerifyPKCS1v15(&s.key.PublicKey, crypto.SHA256, sum[:], signature) == nil &&
+		claimed.Iss == goodEmail && claimed.Scope == computeScope && claimed.Aud == tokenURL
+}
+
+// token is the one that is good; the next login gives the next.
+func (s *simulatedGCP) token() string {
+	return fmt.Sprintf("token-that-must-not-be-shown-%d", s.tokens)
+}
+
+func (s *simulatedGCP) serveCompute(w http.ResponseWriter, r *http.Request) {
+	operation, id := parseRequest(r)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[operation]++
+	failed, isFailed := s.findFault(operation, id)
+	switch {
+	case r.Header.Get("Authorization") != "Bearer "+s.token() || s.isRevoked:
+		writeRefusal(w, http.StatusUnauthorized, "authError", "Request had invalid authentication credentials.")
+	case s.interfere != nil && s.interfere(w, r):
+	case !strings.HasPrefix(r.URL.Path, "/compute/v1/projects/"+goodProject+"/"):
+		writeRefusal(w, http.StatusForbidden, "forbidden", "Required 'compute.instances.list' permission for another project")
+	case isFailed && !failed.isLater:
+		if failed.retryAfter != "" {
+			w.Header().Set("Retry-After", failed.retryAfter)
+		}
+		// With everything in it that must not be shown.
+		writeRefusal(w, failed.status, failed.reason, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", s.calls[operation]%60, s.pemKey()))
+	case operation == list:
+		s.serveList(w, r)
+	case operation == operationRead:
+		s.serveOrder(w, id)
+	case s.instances[id] == nil:
+		writeRefusal(w, http.StatusNotFound, "notFound", "The resource '"+id+"' was not found")
+	case operation == zoneRead:
+		s.instances[id].settle(false)
+		writeJSON(w, http.StatusOK, s.instances[id].show())
+	case operation == testRights:
+		s.serveRights(w, r)
+	default:
+		s.serveAction(w, r, operation, s.instances[id])
+	}
+}
+
+// parseRequest returns what a request is for, and the id of the instance, or the name of the order, that it names.
+func parseRequest(r *http.Request) (operation, id string) {
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/compute/v1/projects/"+goodProject+"/"), "/")
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/aggregated/instances"):
+		return list, ""
+	case len(parts) == 4 && parts[2] == "operations":
+		return operationRead, parts[3]
+	case len(parts) == 4:
+		return zoneRead, parts[1] + "/" + parts[3]
+	case len(parts) == 5:
+		return "instances." + parts[4], parts[1] + "/" + parts[3]
+	default:
+		return "unknown", ""
+	}
+}
+
+// serveList has a page of the instances that the filter lets through, by zones, and empty zones beside them.
+func (s *simulatedGCP) serveList(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	s.queries = append(s.queries, query)
+	ids := slices.Sorted(maps.Keys(s.instances))
+	if filter := query.Get("filter"); filter != "" {
+		match := regexp.MustCompile(`^name eq "(.*)"$`).FindStringSubmatch(filter)
+		if match == nil {
+			writeRefusal(w, http.StatusBadRequest, "invalid", "Invalid value for field 'filter'")
+			return
+		}
+		names := regexp.MustCompile("^(?:" + match[1] + ")$")
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !names.MatchString(s.instances[id].name) })
+	}
+	if token := query.Get("pageToken"); token != "" {
+		ids = ids[slices.Index(ids, token)+1:]
+	}
+	limit, _ := strconv.Atoi(query.Get("maxResults"))
+	page := ids[:min(limit, serverPageSize, len(ids))]
+	items := map[string]any{"zones/nowhere-a": map[string]any{"warning": map[string]any{"code": emptyScope, "message": "There are no results for scope 'zones/nowhere-a' on this page."}}}
+	for _, id := range page {
+		scope := "zones/" + s.instances[id].zone
+		scoped, _ := items[scope].(map[string][]any)
+		items[scope] = map[string][]any{"instances": append(scoped["instances"], s.instances[id].look())}
+	}
+	answer := map[string]any{"kind": "compute#instanceAggregatedList", "items": items}
+	if len(page) < len(ids) {
+		answer["nextPageToken"] = page[len(page)-1]
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// look returns what a listing shows, and lets time go by.
+func (m *simulatedInstance) look() map[string]any {
+	if m.late > 0 {
+		m.late--
+		shown := m.show()
+		shown["status"] = m.before
+		return shown
+	}
+	shown := m.show()
+	m.left--
+	m.settle(m.left < 0)
+	return shown
+}
+
+func (m *simulatedInstance) show() map[string]any {
+	return map[string]any{
+		"name": m.name, "status": m.status, "labels": m.labels,
+		"networkInterfaces": []any{map[string]any{"networkIP": "10.0.0.7", "accessConfigs": []any{map[string]string{"natIP": "192.0.2.7"}}}},
+	}
+}
+
+// settle ends a change whose time has come, or any.
+func (m *simulatedInstance) settle(isDue bool) {
+	if !m.arrives.IsZero() {
+		isDue = time.Now().After(m.arrives)
+	}
+	if isDue {
+		m.status = cmp.Or(map[string]string{"STAGING": "RUNNING", "STOPPING": "TERMINATED"}[m.status], m.status)
+	}
+}
+
+func (s *simulatedGCP) serveOrder(w http.ResponseWriter, name string) {
+	o := s.orders[name]
+	if o == nil {
+		writeRefusal(w, http.StatusNotFound, "notFound", "The resource 'operations/"+name+"' was not found")
+		return
+	}
+	if o.left--; o.left >= 0 {
+		writeJSON(w, http.StatusOK, map[string]any{"name": name, "status": "RUNNING"})
+		return
+	}
+	answer := map[string]any{"name": name, "status": "DONE"}
+	if o.code != "" {
+		answer["error"] = map[string]any{"errors": []any{map[string]string{"code": o.code, "message": "The zone does not have enough resources available to fulfill the request."}}}
+		s.instances[o.id].status = "TERMINATED"
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *simulatedGCP) serveRights(w http.ResponseWriter, r *http.Request) {
+	var asked struct{ Permissions []string }
+	_ = json.NewDecoder(r.Body).Decode(&asked)
+	granted := slices.DeleteFunc(asked.Permissions, func(right string) bool { return s.rights != nil && !slices.Contains(s.rights, right) })
+	writeJSON(w, http.StatusOK, map[string]any{"permissions": granted})
+}
+
+func (s *simulatedGCP) serveAction(w http.ResponseWriter, r *http.Request, action string, m *simulatedInstance) {
+	m.settle(false)
+	id := m.zone + "/" + m.name
+	row, ok := map[string]struct{ from, passing, already string }{
+		stop:               {"RUNNING", "STOPPING", "TERMINATED"},
+		start:              {"TERMINATED", "STAGING", "RUNNING"},
+		"instances.resume": {"SUSPENDED", "STAGING", "RUNNING"},
+	}[action]
+	switch {
+	case !ok:
+		writeRefusal(w, http.StatusNotFound, "notFound", "There is no such method.")
+		return
+	case action == stop && m.hasLocalSSD && r.URL.Query().Get("discardLocalSsd") == "":
+		writeRefusal(w, http.StatusBadRequest, "badRequest", "VM has a Local SSD attached but an undefined value for `discard-local-ssd`.")
+		return
+	case m.status != row.from && m.status != row.already:
+		writeRefusal(w, http.StatusBadRequest, "resourceNotReady", "The resource '"+id+"' is not ready")
+		return
+	}
+	taken := &simulatedOrder{id: id, left: s.orderLooks}
+	name := fmt.Sprintf("operation-%d-%d", len(s.orders), s.calls[action])
+	s.orders[name] = taken
+	if failed, isFailed := s.findFault(action, id); isFailed {
+		taken.code = failed.reason
+	}
+	if m.status == row.from {
+		m.discarded = r.URL.Query().Get("discardLocalSsd")
+		if s.isLate {
+			m.before, m.late = m.status, lateLooks
+		}
+		m.status, m.left = row.passing, transitionLooks
+		if s.latency > 0 {
+			m.arrives = time.Now().Add(s.latency)
+		}
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"name": name, "status": "PENDING", "targetLink": computeURL + goodProject + "/zones/" + m.zone + "/instances/" + m.name})
+}
+
+func (s *simulatedGCP) findFault(operation, id string) (fault, bool) {
+	for _, f := range s.faults {
+		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
+			return f, true
+		}
+	}
+	return fault{}, false
+}
+
+func (s *simulatedGCP) inject(t *testing.T, f fault) {
+	t.Helper()
+	s.change(func() { s.faults = append(s.faults, f) })
+	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
+}
+
+func (s *simulatedGCP) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// countCalls returns how often each operation was called since it was asked last.
+func (s *simulatedGCP) countCalls() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counted := s.calls
+	s.calls = map[string]int{}
+	return counted
+}
+
+func writeJSON(w http.ResponseWriter, status int, content any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(content)
+}
+
+func writeRefusal(w http.ResponseWriter, status int, reason, message string) {
+	writeJSON(w, status, map[string]any{"error": map[string]any{
+		"code": status, "message": message, "errors": []any{map[string]string{"message": message, "domain": "global", "reason": reason}},
+	}})
+}
+
+func (s *simulatedGCP) pemKey() string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(s.key)}))
+}
+
+// credentials returns a Secret whose file has other fields, too.
+func (s *simulatedGCP) credentials(other map[string]string) map[string][]byte {
+	file := map[string]string{
+		"type": "service_account", "project_id": goodProject, "private_key_id": "abc", "private_key": s.pemKey(), "client_email": goodEmail,
+		"token_uri": tokenURL, "universe_domain": googleUniverse,
+	}
+	maps.Copy(file, other)
+	text, _ := json.Marshal(file)
+	return map[string][]byte{serviceAccountKey: text}
+}
+
+// newCluster is a cluster whose infraID begins with that of the one before it, as far as names may be long.
+func (s *simulatedGCP) newCluster() *simulatedCluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clusters++
+	return &simulatedCluster{simulatedGCP: s, infraID: fmt.Sprintf("sleepy%d", s.clusters/10) + strings.Repeat("-x", s.clusters%10)}
+}
+
+type simulatedCluster struct {
+	*simulatedGCP
+	infraID string
+}
+
+func (c *simulatedCluster) Actuator() actuator.Actuator { return c.actuator }
+
+func (c *simulatedCluster) Target() actuator.Target {
+	return actuator.Target{InfraID: c.infraID, Credentials: c.credentials(nil)}
+}
+
+// Create puts the instances into two zones.
+func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []string
+	for range n {
+		c.made++
+		m := &simulatedInstance{
+			zone: "europe-west3-" + string("ab"[c.made%2]), name: fmt.Sprintf("%s-worker-%d", c.infraID, c.made*11), status: "RUNNING",
+			labels: map[string]string{"team": "blue", clusterLabelPrefix + c.infraID: ownedLabel},
+		}
+		c.instances[m.zone+"/"+m.name] = m
+		ids = append(ids, m.zone+"/"+m.name)
+	}
+	return ids
+}
+
+func (c *simulatedCluster) Settle(*testing.T) {
+	c.change(func() {
+		for _, o := range c.orders {
+			if o.code != "" {
+				c.instances[o.id].status = "TERMINATED"
+			}
+		}
+		for _, m := range c.instances {
+			m.late, m.arrives = 0, time.Time{}
+			m.settle(true)
+		}
+	})
+}
+
+func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
+	t.Helper()
+	f, ok := map[actuator.ErrorClass]fault{
+		actuator.CredentialsInvalid: {status: http.StatusUnauthorized, reason: "authError"},
+		actuator.PermissionDenied:   {status: http.StatusForbidden, reason: "forbidden"},
+		actuator.Unreachable:        {status: http.StatusServiceUnavailable, reason: "backendError"},
+		actuator.Throttled:          {status: http.StatusForbidden, reason: "rateLimitExceeded", retryAfter: "30"},
+		actuator.NotFound:           {status: http.StatusNotFound, reason: "notFound"},
+		actuator.Other:              {status: http.StatusBadRequest, reason: "invalid"},
+		actuator.NoCapacity:         {reason: "ZONE_RESOURCE_POOL_EXHAUSTED", isLater: true},
+	}[class]
+	if !ok || class == actuator.NoCapacity && op != actuatortest.Start {
+		return false // An instance that runs is no trouble of a listing, and a stop needs no room.
+	}
+	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
+	f.ids = ids
+	c.inject(t, f)
+	return true
+}
+
+// TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
+func (*simulatedCluster) TakesOrdersOneByOne() {}
+
+// Delay implements actuatortest.LateCloud.
+func (c *simulatedCluster) Delay(t *testing.T) {
+	t.Helper()
+	c.change(func() { c.isLate = true })
+	t.Cleanup(func() { c.change(func() { c.isLate = false }) })
+}
+
+func TestContract(t *testing.T) {
+	cloud := startGCP(t)
+	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return cloud.newCluster() })
+}

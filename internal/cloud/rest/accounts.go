@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"k8s.io/utils/lru"
+)
+
+// maxAccounts is how many accounts are kept: far more than one hub has.
+const maxAccounts = 256
+
+// Accounts keeps what is known of accounts, with their tokens. It is safe for concurrent use.
+type Accounts[T any] struct {
+	mu    sync.Mutex
+	known *lru.Cache
+}
+
+// NewAccounts returns an empty cache.
+func NewAccounts[T any]() *Accounts[T] { return &Accounts[T]{known: lru.New(maxAccounts)} }
+
+// GetOrBuild returns the account that has these fields, which may be secrets, or builds it. It has a name that holds none of them.
+func (a *Accounts[T]) GetOrBuild(fields []string, build func(name string) T) T {
+	sum := sha256.Sum256([]byte(strings.Join(fields, "\x00")))
+	name := hex.EncodeToString(sum[:])
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if found, ok := a.known.Get(name); ok {
+		if account, isAccount := found.(T); isAccount {
+			return account
+		}
+	}
+	account := build(name)
+	a.known.Add(name, account)
+	return account
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+// newClient returns a client whose tokens are good for as long as is said, and how often one was fetched.
+func newClient(good time.Duration) (Client, *atomic.Int32) {
+	var fetched atomic.Int32
+	tokens := NewTokenCache(clock.RealClock{}, func(context.Context) (Token, error) {
+		return Token{Value: fmt.Sprintf("token-%d", fetched.Add(1)), Expires: time.Now().Add(good)}, nil
+	})
+	return Client{HTTP: BoundClient(http.DefaultTransport), Tokens: tokens, Timeout: time.Minute}, &fetched
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestTokensAreFetchedWhenTheyAreNeeded(t *testing.T) {
+	for name, row := range map[string]struct {
+		good    time.Duration
+		refused string
+		calls   int
+		fetched int32
+	}{
+		"one token is for many calls":                   {time.Hour, "", 3, 1},
+		"one that is about to end is replaced":          {tokenRenewal / 2, "", 3, 3},
+		"one that is refused is replaced, and not more": {time.Hour, "Bearer token-1", 3, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, fetched := newClient(row.good)
+			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") == row.refused {
+					w.WriteHeader(http.StatusUnauthorized)
+					return
+				}
+				_, _ = w.Write([]byte(`{}`))
+			})
+			for range row.calls {
+				if err := client.Call(t.Context(), http.MethodGet, url, nil, &struct{}{}); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := fetched.Load(); got != row.fetched {
+				t.Errorf("%d tokens for %d calls, want %d", got, row.calls, row.fetched)
+			}
+		})
+	}
+}
+
+func TestWhoIsRefusedAsksTwiceAtMost(t *testing.T) {
+	client, _ := newClient(time.Hour)
+	var calls atomic.Int32
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	err := client.Call(t.Context(), http.MethodGet, url, nil, nil)
+	refusal, ok := errors.AsType[*RefusalError](err)
+	if !ok || refusal.Class() != actuator.CredentialsInvalid || calls.Load() != 2 {
+		t.Errorf("found %v after %d calls, want class %q after two", err, calls.Load(), actuator.CredentialsInvalid)
+	}
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	stranger := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("expected no request to another host, found %s %s", r.Method, r.URL)
+	})
+	client, _ := newClient(time.Hour)
+	err := client.Call(t.Context(), http.MethodPost, serve(t, http.RedirectHandler(stranger, http.StatusTemporaryRedirect).ServeHTTP), map[string]string{"a": "b"}, nil)
+	if refusal, ok := errors.AsType[*RefusalError](err); !ok || refusal.Class() != actuator.Unreachable {
+		t.Errorf("found %v, want class %q", err, actuator.Unreachable)
+	}
+}
+
+func TestCallsEnd(t *testing.T) {
+	ended := make(chan struct{})
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-r.Context().Done():
+		case <-ended:
+		}
+	})
+	t.Cleanup(func() { close(ended) }) // Before the server is closed, which waits for its handlers.
+	client, _ := newClient(time.Hour)
+	client.Timeout = 10 * time.Millisecond
+	if err := client.Call(t.Context(), http.MethodGet, url, nil, nil); err == nil || DescribeMissingAnswer(err) != "it does not answer" {
+		t.Errorf("after its timeout: %v, want that it does not answer", err)
+	}
+	client.Timeout = time.Minute
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := client.Call(ctx, http.MethodGet, url, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("when the caller's time is over: %v, want %v", err, context.DeadlineExceeded)
+	}
+}
+
+func TestMissingAnswersAreDescribed(t *testing.T) {
+	for name, row := range map[string]struct {
+		err  error
+		want string
+	}{
+		"too large": {fmt.Errorf("read: %w", egress.ErrAnswerTooLarge), "its answer is larger than allowed"},
+		"forbidden": {fmt.Errorf("dial: %w", egress.ErrAddressDenied), egress.ErrAddressDenied.Error()},
+		"no JSON":   {ErrNotJSON, "its answer is not one of this API"},
+		"anything":  {errors.New("dial tcp 10.0.0.1:4711: refused"), "it does not answer"},
+	} {
+		if got := DescribeMissingAnswer(row.err); got != row.want {
+			t.Errorf("%s: found %q, want %q", name, got, row.want)
+		}
+	}
+}
+
+func TestRefusalsAreSorted(t *testing.T) {
+	for name, row := range map[string]struct {
+		status int
+		after  string
+		class  actuator.ErrorClass
+		pause  time.Duration
+	}{
+		"a pause in seconds":                {http.StatusTooManyRequests, "30", actuator.Throttled, 30 * time.Second},
+		"a pause without a length":          {http.StatusTooManyRequests, "", actuator.Throttled, 0},
+		"a pause without end":               {http.StatusTooManyRequests, "99999999", actuator.Throttled, maxRetryAfter},
+		"a pause that is negative":          {http.StatusTooManyRequests, "-1", actuator.Throttled, 0},
+		"a pause that is no number":         {http.StatusTooManyRequests, "soon", actuator.Throttled, 0},
+		"an overload with a pause":          {http.StatusServiceUnavailable, "5", actuator.Throttled, 5 * time.Second},
+		"an overload without one":           {http.StatusServiceUnavailable, "", actuator.Unreachable, 0},
+		"no credentials":                    {http.StatusUnauthorized, "", actuator.CredentialsInvalid, 0},
+		"no right":                          {http.StatusForbidden, "", actuator.PermissionDenied, 0},
+		"a machine that is gone":            {http.StatusGone, "", actuator.NotFound, 0},
+		"a machine in the wrong state":      {http.StatusConflict, "", actuator.WrongState, 0},
+		"a redirect, which is not followed": {http.StatusFound, "", actuator.Unreachable, 0},
+		"a request that makes no sense":     {http.StatusBadRequest, "", actuator.Other, 0},
+	} {
+		refusal := RefusalError{Status: row.status, Header: http.Header{"Retry-After": {row.after}}}
+		if class, pause := refusal.Class(), refusal.RetryAfter(); class != row.class || pause != row.pause {
+			t.Errorf("%s: found %q and %s, want %q and %s", name, class, pause, row.class, row.pause)
+		}
+	}
+}
+
+func TestWordsOfCloudsAreScrubbed(t *testing.T) {
+	found := Scrub("hush\n at 2026-11-24T10:00:01.5+01:00 for 0af1b2c3-1111-2222-3333-444455556666 "+strings.Repeat("ä", 2*maxMessageLetters), "hush", "")
+	if !strings.HasPrefix(found, "<hidden> at <time> for <id> ä") || len([]rune(found)) != maxMessageLetters+1 {
+		t.Errorf("found %q, want neither the secret nor what changes, and %d letters", found, maxMessageLetters)
+	}
+}
+
+func TestOnlyACloudThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+	for class, want := range map[actuator.ErrorClass]int{actuator.Unreachable: 2, actuator.Throttled: 1, actuator.Other: 1, "": 1} {
+		tries := 0
+		_, err := RetryUnreachable(t.Context(), 2, func() (int, error) {
+			tries++
+			if class == "" {
+				return 1, nil
+			}
+			return 0, &actuator.Error{Class: class}
+		})
+		if tries != want || (err == nil) != (class == "") {
+			t.Errorf("class %q: %d tries and %v, want %d", class, tries, err, want)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+const (
+	// maxRetryAfter is the longest pause that is believed.
+	maxRetryAfter = 10 * time.Minute
+	// firstRetryPause doubles from attempt to attempt.
+	firstRetryPause = 500 * time.Millisecond
+	// maxMessageLetters is how much of a cloud's words is shown.
+	maxMessageLetters = 400
+)
+
+// ErrNotJSON is an answer that is not the API's.
+var ErrNotJSON = errors.New("the answer is not the JSON that was expected")
+
+// RefusalError is an answer that says that something failed.
+type RefusalError struct {
+	Status int
+	Header http.Header
+	Body   []byte
+	// token is what was sent along.
+	token string
+}
+
+// Error implements error.
+func (r *RefusalError) Error() string { return fmt.Sprintf("status %d", r.Status) }
+
+// RetryAfter returns how long the cloud wants to be left alone.
+func (r *RefusalError) RetryAfter() time.Duration {
+	seconds, err := strconv.Atoi(r.Header.Get("Retry-After"))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+}
+
+// Class sorts answers by what can be done about them, as far as the status tells.
+func (r *RefusalError) Class() actuator.ErrorClass {
+	switch {
+	case r.Status == http.StatusUnauthorized:
+		return actuator.CredentialsInvalid
+	case r.Status == http.StatusForbidden:
+		return actuator.PermissionDenied
+	case r.Status == http.StatusNotFound, r.Status == http.StatusGone:
+		return actuator.NotFound
+	case r.Status == http.StatusConflict, r.Status == http.StatusPreconditionFailed:
+		return actuator.WrongState
+	case r.Status == http.StatusTooManyRequests:
+		return actuator.Throttled
+	case r.Status == http.StatusServiceUnavailable && r.RetryAfter() > 0:
+		return actuator.Throttled // It answers, and says when to come again.
+	case r.Status >= http.StatusInternalServerError, r.Status == http.StatusRequestTimeout, r.Status < http.StatusBadRequest:
+		return actuator.Unreachable
+	default:
+		return actuator.Other
+	}
+}
+
+// DescribeMissingAnswer says what is wrong where there is no answer of the API. Not sent at all, broken off or out of time: to the user all
+// of them are a cloud that does not answer.
+func DescribeMissingAnswer(err error) string {
+	switch {
+	case errors.Is(err, egress.ErrAnswerTooLarge):
+		return "its answer is larger than allowed"
+	case errors.Is(err, egress.ErrAddressDenied):
+		return egress.ErrAddressDenied.Error()
+	case errors.Is(err, ErrNotJSON):
+		return "its answer is not one of this API"
+	default:
+		return "it does not answer"
+	}
+}
+
+// Scrub removes from a cloud's words what must not be shown and what is different each time.
+func Scrub(message string, secrets ...string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			message = strings.ReplaceAll(message, secret, "<hidden>")
+		}
+	}
+	for _, rule := range []struct{ pattern, instead string }{
+		{`(?i)\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`, "<id>"},
+		{`\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})?`, "<time>"},
+	} {
+		message = regexp.MustCompile(rule.pattern).ReplaceAllString(message, rule.instead)
+	}
+	message = strings.Join(strings.Fields(strings.ToValidUTF8(message, "")), " ")
+	if letters := []rune(message); len(letters) > maxMessageLetters {
+		message = string(letters[:maxMessageLetters]) + "…"
+	}
+	return message
+}
+
+// RetryUnreachable tries again while the cloud does not answer. A pause that it asks for is left to the account.
+func RetryUnreachable[T any](ctx context.Context, attempts int, do func() (T, error)) (T, error) {
+	var result T
+	var last error
+	pauses := wait.Backoff{Duration: firstRetryPause, Factor: 2, Jitter: 0.2, Steps: attempts}
+	err := wait.ExponentialBackoffWithContext(ctx, pauses, func(context.Context) (bool, error) {
+		result, last = do()
+		return last == nil || actuator.ClassOf(last) != actuator.Unreachable, nil
+	})
+	if err != nil && ctx.Err() != nil {
+		return result, ctx.Err()
+	}
+	return result, last
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/utils/clock"
+)
+
+// tokenRenewal is how long before its end a token is replaced: longer than any call.
+const tokenRenewal = time.Minute
+
+// Token opens an account until Expires.
+type Token struct {
+	Value   string
+	Expires time.Time
+}
+
+// TokenCache has the token of an account. It is safe for concurrent use, and fetches one token at a time.
+type TokenCache struct {
+	clock    clock.PassiveClock
+	fetch    func(context.Context) (Token, error)
+	fetching *semaphore.Weighted
+
+	mu    sync.Mutex
+	known Token
+}
+
+// NewTokenCache returns a cache that fetches tokens when they are needed.
+func NewTokenCache(now clock.PassiveClock, fetch func(context.Context) (Token, error)) *TokenCache {
+	return &TokenCache{clock: now, fetch: fetch, fetching: semaphore.NewWeighted(1)}
+}
+
+func (c *TokenCache) get(ctx context.Context) (string, error) {
+	if known := c.valid(); known != "" {
+		return known, nil
+	}
+	if err := c.fetching.Acquire(ctx, 1); err != nil {
+		return "", err
+	}
+	defer c.fetching.Release(1)
+	if known := c.valid(); known != "" {
+		return known, nil
+	}
+	fetched, err := c.fetch(ctx)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known = fetched
+	return fetched.Value, nil
+}
+
+// valid returns the known token while it is one.
+func (c *TokenCache) valid() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known.Expires.Sub(c.clock.Now()) < tokenRenewal {
+		return ""
+	}
+	return c.known.Value
+}
+
+// drop forgets a token that was refused, unless there is another one by now.
+func (c *TokenCache) drop(value string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known.Value == value {
+		c.known = Token{}
+	}
+}
