@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package arch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	troubleshootingPage = "docs/troubleshooting.md"
+	generatedReasons    = "<!-- the first two columns are generated from the code by make generate; write into the third -->\n"
+	// noAdvice is what stands where there is nothing to do.
+	noAdvice = "–"
+)
+
+// TestTroubleshootingPageHasEveryReason compares the reasons with those of the code, and keeps what people have written beside them;
+// TORPOR_UPDATE=1 writes the page anew.
+func TestTroubleshootingPageHasEveryReason(t *testing.T) {
+	byHand, found, _ := strings.Cut(readFile(t, troubleshootingPage), generatedReasons)
+	advice := readAdvice(found)
+	meanings := map[string][]string{}
+	for _, e := range apiConstants(t)["Reason"] {
+		if !slices.Contains(meanings[e.name], e.meaning) {
+			meanings[e.name] = append(meanings[e.name], e.meaning)
+		}
+	}
+	var page strings.Builder
+	page.WriteString("\n| reason | means | what to do |\n|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(meanings)) {
+		slices.Sort(meanings[name])
+		fmt.Fprintf(&page, "| `%s` | %s | %s |\n", name, strings.ReplaceAll(strings.Join(meanings[name], " Or: "), "|", `\|`), cmp.Or(advice[name], noAdvice))
+		delete(advice, name)
+	}
+	if found == page.String() {
+		return
+	}
+	if os.Getenv("TORPOR_UPDATE") != "1" {
+		t.Errorf("expected %s to have every reason of the code, found it stale (advice without a reason: %q); run make generate", troubleshootingPage, slices.Sorted(maps.Keys(advice)))
+		return
+	}
+	if err := os.WriteFile(filepath.Join("..", "..", troubleshootingPage), []byte(byHand+generatedReasons+page.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// readAdvice returns the third column by the first.
+func readAdvice(table string) map[string]string {
+	advice := map[string]string{}
+	for line := range strings.Lines(table) {
+		// A bar in a cell is escaped, so that " | " only stands between cells.
+		cells := strings.Split(strings.TrimSuffix(strings.TrimSpace(line), " |"), " | ")
+		name, ok := strings.CutPrefix(cells[0], "| `")
+		if ok && len(cells) == 3 && cells[2] != noAdvice {
+			advice[strings.TrimSuffix(name, "`")] = cells[2]
+		}
+	}
+	return advice
+}
+
+func TestAdviceIsKept(t *testing.T) {
+	found := readAdvice("| reason | means | what to do |\n|---|---|---|\n| `A` | a \\| b | Do this. |\n| `B` | b | – |\n")
+	if want := map[string]string{"A": "Do this."}; !maps.Equal(found, want) {
+		t.Errorf("expected %q, found %q", want, found)
+	}
+}
