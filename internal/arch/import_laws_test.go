@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/stops",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/stops", "internal/slumber", "internal/stoppable",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -140,9 +140,9 @@ func targetLaws() []importLaw {
 
 func slumberLaws() []importLaw {
 	return []importLaw{
-		pureLaw("internal/stoppable").alsoReaching("internal/hibernation", "internal/stoprecord"),
-		pureLaw("internal/slumber").alsoReaching("internal/hibernation", "internal/stoppable", "internal/stoprecord"),
-		controllerLaw("internal/slumber/controller").alsoReaching("internal/hibernation", "internal/slumber", "internal/stoppable"),
+		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stoprecord"),
+		pureLaw("internal/slumber").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stoppable", "internal/stoprecord"),
+		controllerLaw("internal/slumber/controller").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/slumber", "internal/stoppable"),
 	}
 }
 
@@ -159,7 +159,7 @@ func mysqlLaws() []importLaw {
 		controllerLaw("internal/mysql/sqlclient"),
 		controllerLaw("internal/mysql/clustering/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/sqlclient", "internal/mysql/stops"),
 		controllerLaw("internal/mysql/provisioning/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/provisioning", "internal/mysql/stops"),
-		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid"),
+		controllerLaw("internal/mysql/backup/controller").alsoReaching("internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/backup", "internal/mysql/backup/binlog", "internal/mysql/gtid", "internal/mysql/stops"),
 		{
 			packages: "internal/mysql/backup/bucket", reason: "a place for objects knows nothing of what they are",
 			mayReach: []string{"internal/buildinfo"}, mayNotReach: kubernetesClients(),
@@ -182,14 +182,14 @@ func cfLaws() []importLaw {
 		pureLaw("internal/cf"),
 		pureLaw(revision),
 		pureLaw(podstatus).alsoReaching(revision),
-		pureLaw(process).alsoReaching(revision, podstatus),
+		pureLaw(process).alsoReaching(revision, podstatus, "internal/stoprecord"),
 		pureLaw("internal/cf/app").alsoReaching(process, revision, podstatus, "internal/stoprecord"),
 		pureLaw("internal/cf/lrp").alsoReaching(revision),
 		pureLaw("internal/cf/deployment").alsoReaching(revision),
 		pureLaw("internal/cf/orgspace"),
 		pureLaw("internal/cf/build"),
-		pureLaw("internal/cf/route").alsoReaching(process, revision, podstatus, "internal/cf/lrp"),
-		pureLaw("internal/cf/task").alsoReaching(process, revision, podstatus, "internal/cf/lrp"),
+		pureLaw("internal/cf/route").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stoprecord"),
+		pureLaw("internal/cf/task").alsoReaching(process, revision, podstatus, "internal/cf/lrp", "internal/stoprecord"),
 		controllerLaw("internal/cf/task/controller").alsoReaching("internal/cf/task", environment, process, revision, podstatus, "internal/cf/lrp"),
 		controllerLaw("internal/cf/admission/...").alsoReaching("internal/cf/admission/...", revision, "internal/stoprecord"),
 		controllerLaw(cache),

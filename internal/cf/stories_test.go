@@ -4,10 +4,13 @@ package cf_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
@@ -25,6 +28,35 @@ func TestAppStopsAndStarts(t *testing.T) {
 	}
 	a.setState(t, started)
 	a.waitUntilRunning(t)
+}
+
+// TestSleepingAppHasNoInstances has a Slumber stop an app and start it again. Nobody writes its spec, and no revision begins.
+func TestSleepingAppHasNoInstances(t *testing.T) {
+	t.Parallel()
+	a := shared.Get(t).createApp(t, appOptions{instances: 2})
+	a.waitUntilRunning(t)
+	before := a.getApp(t)
+	stop := func(record string) {
+		t.Helper()
+		patch := fmt.Appendf(nil, `{"status": {"scheduledStops": [{"slumber": "nights", "stops": [%s]}]}}`, record)
+		testenv.ExpectNoError(t, a.Client.Status().Patch(t.Context(), a.getApp(t), client.RawPatch(types.MergePatchType, patch)))
+	}
+	stop(`{"since": "2026-11-24T20:00:00Z", "by": "Slumber nights", "reason": "nobody works at night", "requested": true}`)
+	a.waitUntilStopped(t)
+	if pods := a.listPods(t); len(pods) > 0 {
+		t.Errorf("expected no Pods, found %d", len(pods))
+	}
+	asleep := a.getApp(t)
+	ready := meta.FindStatusCondition(asleep.Status.Conditions, korifiv1alpha1.ReadyCondition)
+	if asleep.Spec.DesiredState != started || asleep.Status.ActualState != stopped || !strings.HasSuffix(ready.Message, "asked for by Slumber nights: nobody works at night") {
+		t.Errorf("expected a spec that nobody has written, and who stops it, found %s, %s and %q", asleep.Spec.DesiredState, asleep.Status.ActualState, ready.Message)
+	}
+	stop(`{"since": "2026-11-24T20:00:00Z", "by": "Slumber nights", "endedAt": "2026-11-25T06:00:00Z"}`)
+	a.waitUntilRunning(t)
+	after := a.getApp(t)
+	if after.Annotations[revisionAnnotation] != before.Annotations[revisionAnnotation] || after.Generation != before.Generation {
+		t.Errorf("expected revision %s and generation %d, found %s and %d", before.Annotations[revisionAnnotation], before.Generation, after.Annotations[revisionAnnotation], after.Generation)
+	}
 }
 
 // A column that is blank leaves open whether nothing is known or there is none.

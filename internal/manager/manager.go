@@ -192,7 +192,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 // feature is a group of controllers that run only while their kinds are served.
 type feature struct {
 	name  string
-	kinds []schema.GroupVersionKind
+	kinds featureKinds
 	// metrics are registered once for the life of the process, also while the feature does not run.
 	metrics []prometheus.Collector
 	setup   conditional.SetupFunc
@@ -218,7 +218,7 @@ func listFeatures(o Options) []feature {
 			collectors(syncController.Metrics), syncController.SetupWithManager,
 		},
 		{"machinepools", kinds(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
-		{"slumber", kinds(torporv1alpha1.SlumberKind(), hivev1.ClusterDeploymentKind()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
+		{"slumber", kinds(torporv1alpha1.SlumberKind()).with(slumber.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
 		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
@@ -250,10 +250,10 @@ func (o *Options) podOptions() cflrp.PodOptions {
 }
 
 // routeKinds has the kind that routes become, if it is one that clusters may lack.
-func routeKinds(publisher cfroute.Publisher) []schema.GroupVersionKind {
+func routeKinds(publisher cfroute.Publisher) featureKinds {
 	all := kinds(korifiv1alpha1.CFRouteKind(), korifiv1alpha1.CFDomainKind(), korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind())
 	if publisher.UsesGateway() {
-		all = append(all, schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Kind: "HTTPRoute"})
+		all.required = append(all.required, schema.GroupVersionKind{Group: gatewayv1.GroupName, Version: gatewayv1.GroupVersion.Version, Kind: "HTTPRoute"})
 	}
 	return all
 }
@@ -286,7 +286,26 @@ func trimWrittenFields(o any) (any, error) {
 	return o, nil
 }
 
-func kinds(list ...schema.GroupVersionKind) []schema.GroupVersionKind { return list }
+// featureKinds are those that a feature needs, and those that it can do without.
+type featureKinds struct {
+	required []schema.GroupVersionKind
+	optional []client.Object
+}
+
+func kinds(list ...schema.GroupVersionKind) featureKinds { return featureKinds{required: list} }
+
+func (k featureKinds) with(optional []client.Object) featureKinds {
+	k.optional = optional
+	return k
+}
+
+func (k featureKinds) groupOptions(name string) []conditional.Option {
+	options := []conditional.Option{conditional.Name(name)}
+	if len(k.optional) > 0 {
+		options = append(options, conditional.Optional(k.optional...))
+	}
+	return options
+}
 
 func collectors(list ...prometheus.Collector) []prometheus.Collector { return list }
 
@@ -311,7 +330,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		if err != nil {
 			return err
 		}
-		when := conditional.All(append(claim, conditional.Served(f.kinds...), conditional.Allowed(rightsInterval, rights...))...)
+		when := conditional.All(append(claim, conditional.Served(f.kinds.required...), conditional.Allowed(rightsInterval, rights...))...)
 		if !slices.Contains(enabled, f.name) {
 			when, f.metrics = conditional.Disabled(), nil
 		}
@@ -320,7 +339,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 				return fmt.Errorf("register metrics: %w", err)
 			}
 		}
-		group, err := conditional.Setup(mgr, when, f.setup, conditional.Name(f.name))
+		group, err := conditional.Setup(mgr, when, f.setup, f.kinds.groupOptions(f.name)...)
 		if err != nil {
 			return fmt.Errorf("set up %s: %w", f.name, err)
 		}

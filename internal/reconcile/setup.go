@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -98,4 +99,13 @@ func AnnotationChangedByOthers() predicate.Predicate {
 		return annotations
 	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(others(e.ObjectOld), others(e.ObjectNew)) }}
+}
+
+// FieldChanged lets through updates after which something that is read from the object differs.
+func FieldChanged[T client.Object](read func(T) any) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		before, isBefore := e.ObjectOld.(T)
+		after, isAfter := e.ObjectNew.(T)
+		return isBefore && isAfter && !equality.Semantic.DeepEqual(read(before), read(after))
+	}}
 }

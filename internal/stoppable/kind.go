@@ -52,4 +52,4 @@ type State struct {
 }
 
 // ListKinds returns the kinds.
-func ListKinds() []Kind { return []Kind{clusterDeployments()} }
+func ListKinds() []Kind { return []Kind{clusterDeployments(), mysqlClusters(), cfApps()} }

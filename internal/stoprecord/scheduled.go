@@ -23,6 +23,14 @@ func FindScheduled(stops []torporv1alpha1.ScheduledStop, annotations map[string]
 	return nil
 }
 
+// ScheduledEnd is when the Slumber's stop expires that holds; zero if none holds, or it never does.
+func ScheduledEnd(stops []torporv1alpha1.ScheduledStop, annotations map[string]string, now time.Time) time.Time {
+	if scheduled := FindScheduled(stops, annotations, now); scheduled != nil && scheduled.ExpiresAt != nil {
+		return scheduled.ExpiresAt.Time
+	}
+	return time.Time{}
+}
+
 // ReadSkip returns until when Slumbers leave an object alone; zero if they do not, with an error if the annotation makes no sense.
 func ReadSkip(annotations map[string]string) (time.Time, error) {
 	text := annotations[torporv1alpha1.SkipUntilAnnotation]

@@ -178,6 +178,12 @@ type CFAppStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Stops []torporv1alpha1.StopRecord `json:"stops,omitempty"`
+	// ScheduledStops are those of Slumbers, one entry each. Nothing of the app runs while one of them stops it, whatever spec.desiredState says.
+	// +optional
+	// +listType=map
+	// +listMapKey=slumber
+	// +kubebuilder:validation:MaxItems=20
+	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
 	// VCAPServicesSecretName names the Secret with VCAP_SERVICES.
 	// +optional
 	VCAPServicesSecretName string `json:"vcapServicesSecretName,omitempty"`

@@ -128,6 +128,13 @@ func (in *CFAppStatus) DeepCopyInto(out *CFAppStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.ScheduledStops != nil {
+		in, out := &in.ScheduledStops, &out.ScheduledStops
+		*out = make([]torporv1alpha1.ScheduledStop, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.ServiceBindings != nil {
 		in, out := &in.ServiceBindings, &out.ServiceBindings
 		*out = make([]ServiceBinding, len(*in))

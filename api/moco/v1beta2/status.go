@@ -64,6 +64,15 @@ type MySQLClusterStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	InstanceStops []torporv1alpha1.StopRecord `json:"instanceStops,omitempty"`
+	// ScheduledStops are those of Slumbers, one entry each. No instance runs while one of them stops the cluster, whatever spec.offline says.
+	// +optional
+	// +listType=map
+	// +listMapKey=slumber
+	// +kubebuilder:validation:MaxItems=20
+	ScheduledStops []torporv1alpha1.ScheduledStop `json:"scheduledStops,omitempty"`
+	// OfflineSince is since when no instance is wanted to run and no Pod of one is left; nothing otherwise.
+	// +optional
+	OfflineSince *metav1.Time `json:"offlineSince,omitempty"`
 	// Instances are the MySQL servers as they were seen last, also while clustering is stopped.
 	// +optional
 	// +listType=map

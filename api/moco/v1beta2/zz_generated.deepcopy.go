@@ -530,6 +530,17 @@ func (in *MySQLClusterStatus) DeepCopyInto(out *MySQLClusterStatus) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.ScheduledStops != nil {
+		in, out := &in.ScheduledStops, &out.ScheduledStops
+		*out = make([]v1alpha1.ScheduledStop, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
+	if in.OfflineSince != nil {
+		in, out := &in.OfflineSince, &out.OfflineSince
+		*out = (*in).DeepCopy()
+	}
 	if in.Instances != nil {
 		in, out := &in.Instances, &out.Instances
 		*out = make([]InstanceStatus, len(*in))

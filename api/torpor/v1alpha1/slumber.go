@@ -140,7 +140,7 @@ type SlumberWave struct {
 // SlumberTarget selects objects of one kind in the Slumber's namespace.
 type SlumberTarget struct {
 	// Kind of the objects.
-	// +kubebuilder:validation:Enum=ClusterDeployment
+	// +kubebuilder:validation:Enum=ClusterDeployment;MySQLCluster;CFApp
 	Kind string `json:"kind"`
 	// Selector selects them by their labels; an empty one selects all.
 	Selector metav1.LabelSelector `json:"selector"`

@@ -11,6 +11,7 @@ import (
 
 	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
@@ -33,6 +34,13 @@ type Observed struct {
 	Packages []korifiv1alpha1.CFPackage
 	// Stops are the record of the stops that spec.desiredState has asked for.
 	Stops stoprecord.Records
+	// Scheduled is the Slumber's stop that holds; nil if none does.
+	Scheduled *torporv1alpha1.ScheduledStop
+}
+
+// shouldRun reports whether the app is to be started: people want it so, and no Slumber stops it.
+func (o Observed) shouldRun() bool {
+	return o.App.Spec.DesiredState == korifiv1alpha1.StartedState && o.Scheduled == nil
 }
 
 // Plan is what the app lacks, and what it needs no more.

@@ -43,10 +43,10 @@ func UpdateStatus(o Observed) Report {
 		r.Unseen = max(0, r.Began.Revision-before.ObservedRevision-1)
 	}
 	r.Ready, r.Draining = summarizeProcesses(o, unreadable)
-	r.Ready.Message += stopNote(o.Stops)
+	r.Ready.Message += stopNote(o.Stops) + scheduledNote(o)
 	status.Stops = o.Stops
 	status.ActualState = korifiv1alpha1.StoppedState
-	if status.Instances.Ready > 0 || r.Ready.Status == metav1.ConditionTrue && app.Spec.DesiredState == korifiv1alpha1.StartedState {
+	if status.Instances.Ready > 0 || r.Ready.Status == metav1.ConditionTrue && o.shouldRun() {
 		status.ActualState = korifiv1alpha1.StartedState
 	}
 	// The first report of a new app is never held back: its maker waits for it.
@@ -81,7 +81,7 @@ func countInstances(app *korifiv1alpha1.CFApp, processes []korifiv1alpha1.CFProc
 // summarizeProcesses reports the first process that is not as it should be, in the order of their types, or that all are.
 func summarizeProcesses(o Observed, unreadable string) (ready, draining decision.Condition) {
 	want := korifiv1alpha1.StoppedReason
-	if o.App.Spec.DesiredState == korifiv1alpha1.StartedState {
+	if o.shouldRun() {
 		want = korifiv1alpha1.RunningReason
 	}
 	slices.SortFunc(o.Processes, func(a, b korifiv1alpha1.CFProcess) int {

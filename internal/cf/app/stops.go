@@ -47,6 +47,14 @@ func endsStop(o Observed) bool {
 	return o.Stops.HasEnded() && o.Stops.IsEndSavedIn(o.App.Status.Stops)
 }
 
+// scheduledNote says which Slumber stops an app that people want started, why and until when.
+func scheduledNote(o Observed) string {
+	if o.Scheduled == nil || o.App.Spec.DesiredState != korifiv1alpha1.StartedState {
+		return ""
+	}
+	return stoprecord.Records(o.Scheduled.Stops).Describe()
+}
+
 // stopNote says who asked for the stop, why and until when, and what is wrong with that.
 func stopNote(stops stoprecord.Records) string {
 	note := stops.Describe()

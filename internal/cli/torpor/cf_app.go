@@ -38,7 +38,7 @@ func cfAppKind() stoppableKind {
 }
 
 func describeCFApp(app *korifiv1alpha1.CFApp) []stopRow {
-	r := newStopRow(korifiv1alpha1.CFAppKind(), app, appPart, app.Spec.DesiredState == korifiv1alpha1.StoppedState, app.Status.Stops)
+	r := newStopRow(korifiv1alpha1.CFAppKind(), app, appPart, app.Spec.DesiredState == korifiv1alpha1.StoppedState, app.Status.Stops).withScheduled(app.Status.ScheduledStops)
 	r.conditions = app.Status.Conditions
 	ready := meta.FindStatusCondition(r.conditions, korifiv1alpha1.ReadyCondition)
 	switch {

@@ -70,6 +70,9 @@ func (v *verbCommand) apply(obj client.Object, r *verbResult) error {
 		t.kind.restart(obj, now)
 		return nil
 	case startVerb:
+		if r.before.slumber != "" {
+			return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected a stop by somebody, found that Slumber %s stops it; %s wakes it", t, r.before.slumber, r.before.skipCommand())}
+		}
 		t.kind.start(obj, t.part, now)
 		return nil
 	case extendVerb:

@@ -49,10 +49,11 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 		}
 		mapper.Add(k.gvk, meta.RESTScopeNamespace)
 	}
-	// Plans read them.
+	// Plans read them, and previews of schedules.
 	if err := torporv1alpha1.AddToScheme(known); err != nil {
 		return nil, fmt.Errorf("register the kinds of Torpor: %w", err)
 	}
+	mapper.Add(torporv1alpha1.SlumberKind(), meta.RESTScopeNamespace)
 	mapper.Add(mocov1beta2.BackupPolicyKind(), meta.RESTScopeNamespace)
 	mapper.Add(torporv1alpha1.CFDeploymentKind(), meta.RESTScopeNamespace)
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: known, Mapper: mapper})

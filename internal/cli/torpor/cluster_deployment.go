@@ -49,14 +49,14 @@ func resumeClusterDeployment(cd *hivev1.ClusterDeployment, _ string, now time.Ti
 func describeClusterDeployment(cd *hivev1.ClusterDeployment) []stopRow {
 	stops := stoprecord.Records(cd.Status.Stops)
 	isStopped := cd.Spec.PowerState == hivev1.PowerStateHibernating && !stops.HasEnded()
-	r := newStopRow(hivev1.ClusterDeploymentKind(), cd, machinesPart, isStopped, stops)
+	r := newStopRow(hivev1.ClusterDeploymentKind(), cd, machinesPart, isStopped, stops).withScheduled(cd.Status.ScheduledStops)
 	r.conditions = cd.Status.Conditions
 	r.State = cmp.Or(cd.Status.PowerState, "unknown")
 	if ready := meta.FindStatusCondition(r.conditions, hivev1.ClusterReadyCondition); ready != nil {
 		r.Message = ready.Message
 	}
 	r = r.withNext(r.startCommand())
-	if record := cd.Status.Hibernation; !isStopped && sleepsByItself(cd) {
+	if record := cd.Status.Hibernation; !r.Stopped && sleepsByItself(cd) {
 		r.Stopped, r.Since, r.By = true, &record.SleepStartedAt, record.RequestedBy
 		r.Next = "resumes when the annotation " + hivev1.ResumeRequestedAtAnnotation + " has a later time, in RFC 3339"
 	}

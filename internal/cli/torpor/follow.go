@@ -38,7 +38,7 @@ func (r stopRow) key() rowKey { return rowKey{r.Kind, r.Namespace, r.Name, r.Par
 
 // withoutHistory is what two rows are compared by: what is shown, and not what the record has of earlier stops.
 func (r stopRow) withoutHistory() stopRow {
-	r.stops, r.conditions = nil, nil
+	r.stops, r.conditions, r.labels, r.pastScheduled = nil, nil, nil, nil
 	return r
 }
 

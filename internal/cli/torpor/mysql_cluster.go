@@ -54,9 +54,35 @@ func describeMySQLCluster(c *mocov1beta2.MySQLCluster) []stopRow {
 		}
 		rows = append(rows, r)
 	}
+	rows = append(rows, describeInstances(c)...)
+	return append(rows, describeServers(c)...)
+}
+
+// describeServers has a row where a Slumber has stopped the servers, now or before.
+func describeServers(c *mocov1beta2.MySQLCluster) []stopRow {
+	if len(c.Status.ScheduledStops) == 0 {
+		return nil
+	}
+	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, serversPart, c.Spec.Offline, nil).withScheduled(c.Status.ScheduledStops)
+	r.conditions = c.Status.Conditions
+	switch isDown := c.Status.OfflineSince != nil; {
+	case r.Stopped && isDown:
+		r.State = "stopped"
+	case r.Stopped:
+		r.State = "stopping"
+	case isDown:
+		r.State = "starting"
+	default:
+		r.State = "running"
+	}
+	return []stopRow{r.withNext("spec.offline is true: set it to false")}
+}
+
+// describeInstances has a row where single instances are left alone, now or before.
+func describeInstances(c *mocov1beta2.MySQLCluster) []stopRow {
 	stops, chosen := stoprecord.Records(c.Status.InstanceStops), c.Annotations[mocov1beta2.StoppedInstancesAnnotation]
 	if chosen == "" && len(stops) == 0 {
-		return rows
+		return nil
 	}
 	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, "instances", chosen != "" && !stops.HasEnded(), stops)
 	r.conditions = c.Status.Conditions
@@ -65,5 +91,5 @@ func describeMySQLCluster(c *mocov1beta2.MySQLCluster) []stopRow {
 	if r.Stopped {
 		r.State, r.Message = "stopped", "instances that are left alone: "+chosen
 	}
-	return append(rows, r.withNext(fmt.Sprintf("kubectl annotate -n %s mysqlcluster %s %s-", c.Namespace, c.Name, mocov1beta2.StoppedInstancesAnnotation)))
+	return []stopRow{r.withNext(fmt.Sprintf("kubectl annotate -n %s mysqlcluster %s %s-", c.Namespace, c.Name, mocov1beta2.StoppedInstancesAnnotation))}
 }

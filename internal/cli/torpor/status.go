@@ -87,6 +87,7 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	} else {
 		rows, err = s.listAllRows(ctx, kube, selector)
 	}
+	err = errors.Join(err, s.previewSchedules(ctx, kube, rows))
 	if s.watches && err == nil {
 		return s.follow(ctx, kube, selector, rows)
 	}

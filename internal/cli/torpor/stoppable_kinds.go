@@ -23,6 +23,7 @@ const (
 	clusteringPart     = "clustering"
 	reconciliationPart = "reconciliation"
 	appPart            = "app"
+	serversPart        = "servers"
 )
 
 // stuckPrefix begins the NEXT of what does not go on by itself.
@@ -101,6 +102,13 @@ type stopRow struct {
 	conditions      []metav1.Condition
 	// isAsked is whether the switch asks for a stop that goes on. What sleeps by itself is stopped, too.
 	isAsked bool
+	// Schedule is when Slumbers stop and start the object next.
+	Schedule []scheduledTransition `json:"schedule,omitempty"`
+	// labels are the object's, by which Slumbers select it; slumber is the name of the one that stops it.
+	labels  map[string]string
+	slumber string
+	// pastScheduled are the stops of Slumbers that the object remembers.
+	pastScheduled []torporv1alpha1.StopRecord
 	// refusal is why the manager does not start what is to be started.
 	refusal string
 }
@@ -108,7 +116,7 @@ type stopRow struct {
 // newStopRow takes from the record what is about the switch as it is now: the controller may not have seen yet what somebody wrote.
 func newStopRow(k schema.GroupVersionKind, obj client.Object, part string, isStopped bool, stops stoprecord.Records) stopRow {
 	r := stopRow{
-		Namespace: obj.GetNamespace(), Kind: k.Kind, Name: obj.GetName(), Part: part, Stopped: isStopped, stops: stops,
+		Namespace: obj.GetNamespace(), Kind: k.Kind, Name: obj.GetName(), Part: part, Stopped: isStopped, stops: stops, labels: obj.GetLabels(),
 		untilAnnotation: torporv1alpha1.UntilAnnotation, isAsked: isStopped && !stops.HasEnded(),
 	}
 	switch {
@@ -128,6 +136,10 @@ func (r stopRow) withNext(startCommand string) stopRow {
 	case !r.Stopped:
 	case ignored != "":
 		r.Next = ignored
+	case r.slumber != "" && r.Until != nil:
+		r.Next = "wakes by itself, or by " + r.skipCommand()
+	case r.slumber != "":
+		r.Next = r.skipCommand()
 	case r.Until != nil:
 		r.Next = "starts by itself"
 	default:

@@ -67,7 +67,11 @@ func (a *commands) getTarget(cmd *cobra.Command, output, name string) ([]stopRow
 	}
 	ctx, cancel := limitCommand(cmd)
 	defer cancel()
-	return kube.getRows(ctx, named)
+	rows, err := kube.getRows(ctx, named)
+	if err != nil {
+		return nil, err
+	}
+	return rows, a.previewSchedules(ctx, kube, rows)
 }
 
 func (a *commands) writeExplanation(told explanation) error {
@@ -90,6 +94,9 @@ func (a *commands) writeExplanation(told explanation) error {
 		}
 		if r.Message != "" {
 			lines = append(lines, "  found\t"+formatCell(r.Message))
+		}
+		for _, t := range r.Schedule {
+			lines = append(lines, "  schedule\t"+t.describe())
 		}
 		if r.Next != "" {
 			lines = append(lines, "  what now\t"+formatCell(r.Next))
@@ -166,7 +173,7 @@ func (a *commands) newHistoryCommand() *cobra.Command {
 func listPastStops(rows []stopRow) []pastStop {
 	stops := []pastStop{}
 	for _, r := range rows {
-		for _, s := range r.stops {
+		for _, s := range slices.Concat(r.stops, r.pastScheduled) {
 			stops = append(stops, pastStop{r.Part, s.Since, s.By, s.Reason, s.Until, s.UntilBy, s.EndedAt, s.StartedBy})
 		}
 	}

@@ -44,7 +44,20 @@ type Controller struct {
 // +kubebuilder:rbac:groups=torpor.dev,resources=slumbers/status,verbs=get;patch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=hive.openshift.io,resources=clusterdeployments/status,verbs=get;patch
+// +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=moco.cybozu.com,resources=mysqlclusters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps,verbs=get;list;watch
+// +kubebuilder:rbac:groups=korifi.cloudfoundry.org,resources=cfapps/status,verbs=get;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// ListOptionalKinds are those of the members, of which a hub may lack any.
+func ListOptionalKinds() []client.Object {
+	var all []client.Object
+	for _, kind := range stoppable.ListKinds() {
+		all = append(all, kind.New())
+	}
+	return all
+}
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
@@ -138,7 +151,11 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*ob
 // listObjects returns the objects of a kind in a namespace, which are those of the cache.
 func (c Controller) listObjects(ctx context.Context, kind stoppable.Kind, namespace string) ([]client.Object, error) {
 	list := kind.NewList()
-	if err := c.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	err := c.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if meta.IsNoMatchError(err) {
+		return nil, nil // The kind is not served: it has no objects.
+	}
+	if err != nil {
 		return nil, fmt.Errorf("list the objects of kind %s: %w", kind.GVK.Kind, err)
 	}
 	items, err := meta.ExtractList(list)

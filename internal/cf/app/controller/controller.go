@@ -70,7 +70,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.Metrics.use(mgr.GetClient())
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name+"-apps").
-		For(&korifiv1alpha1.CFApp{}, builder.WithPredicates(specOrAnnotationsChanged())).
+		For(&korifiv1alpha1.CFApp{}, builder.WithPredicates(predicate.Or(specOrAnnotationsChanged(), scheduledStopsChanged()))).
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
 		Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(appForObject), builder.WithPredicates(createOrDelete())).
@@ -130,6 +130,11 @@ func appForObject(_ context.Context, o client.Object) []ctrl.Request {
 // specOrAnnotationsChanged lets through what people want, and not the controllers' own reports.
 func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
+}
+
+// scheduledStopsChanged lets through what Slumbers want of an app.
+func scheduledStopsChanged() predicate.Predicate {
+	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
 }
 
 // createOrDelete leaves out changes: an app needs to know which LRPs and packages there are, and the state of LRPs reaches it through its

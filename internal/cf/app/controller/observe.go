@@ -16,6 +16,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // observation is what is seen of an app, and the processes that the pass has created.
@@ -45,6 +46,7 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFApp) (*ob
 		Packages: slices.DeleteFunc(packages.Items, func(p korifiv1alpha1.CFPackage) bool { return !p.DeletionTimestamp.IsZero() }),
 	}}
 	seen.Stops = app.NextStops(obj, c.Clock.Now())
+	seen.Scheduled = stoprecord.FindScheduled(obj.Status.ScheduledStops, obj.Annotations, c.Clock.Now())
 	if ref := obj.Spec.CurrentDropletRef; ref != nil && obj.DeletionTimestamp.IsZero() {
 		var build korifiv1alpha1.CFBuild
 		if err := c.client.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: ref.Name}, &build); client.IgnoreNotFound(err) != nil {

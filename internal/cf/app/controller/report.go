@@ -27,7 +27,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 		korifiv1alpha1.ReadyCondition: r.Ready, korifiv1alpha1.DrainingCondition: r.Draining,
 	}, obj.Generation, c.Clock)
 	out := reconcile.FollowUp{
-		Rule: r.Ready.Reason, IsTransient: r.IsTransient, RequeueAfter: c.untilStopEnds(seen.Stops), Events: stoprecord.Events(before, seen.Stops, torporv1alpha1.UntilAnnotation, stopAction),
+		Rule: r.Ready.Reason, IsTransient: r.IsTransient, RequeueAfter: c.untilStopEnds(seen), Events: stoprecord.Events(before, seen.Stops, torporv1alpha1.UntilAnnotation, stopAction),
 	}
 	if r.Began != nil {
 		out.Events = append(out.Events, decision.Event{Reason: revisionBegan, Action: string(r.Began.Cause), Note: app.RestartNote(r.Began, r.Unseen)})
@@ -40,10 +40,14 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 }
 
 // untilStopEnds is when to look again at an app that is stopped; 0 if nothing comes by itself.
-func (c Controller) untilStopEnds(stops stoprecord.Records) time.Duration {
-	newest := stops.Newest()
-	if newest == nil || newest.Until == nil {
+func (c Controller) untilStopEnds(seen *observation) time.Duration {
+	newest := seen.Stops.Newest()
+	switch {
+	case newest != nil && newest.Until != nil:
+		return max(newest.Until.Sub(c.Clock.Now()), time.Millisecond)
+	case seen.Scheduled != nil && seen.Scheduled.ExpiresAt != nil:
+		return max(seen.Scheduled.ExpiresAt.Sub(c.Clock.Now()), time.Millisecond)
+	default:
 		return 0
 	}
-	return max(newest.Until.Sub(c.Clock.Now()), time.Millisecond)
 }

@@ -173,7 +173,10 @@ func (c Controller) requireSameApp(ctx context.Context, app *korifiv1alpha1.CFAp
 		return fmt.Errorf("read the app: %w", err)
 	}
 	// Its version may have changed for a reason that matters to no decision, such as a report of its status.
-	was, is := process.NewDesiredApp(app, process.RolloutOptions{}), process.NewDesiredApp(&live, process.RolloutOptions{})
+	wanted := func(a *korifiv1alpha1.CFApp) process.DesiredApp {
+		return process.NewDesiredApp(process.ApplyScheduled(a, c.Clock.Now()), process.RolloutOptions{})
+	}
+	was, is := wanted(app), wanted(&live)
 	was.Rollout.Cancelled, is.Rollout.Cancelled = revision.IsCancelled(app), revision.IsCancelled(&live)
 	if live.UID != app.UID || !live.DeletionTimestamp.IsZero() || is != was {
 		return reconcile.ErrStale

@@ -71,7 +71,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Named(Name+"-processes").
 		For(&korifiv1alpha1.CFProcess{}, builder.WithPredicates(specOrAnnotationsChanged())).
 		Owns(&eiriniv1.LRP{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, refusalChanged()))).
-		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.processesForApp), builder.WithPredicates(specOrAnnotationsChanged())).
+		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.processesForApp), builder.WithPredicates(predicate.Or(specOrAnnotationsChanged(), scheduledStopsChanged()))).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(c.processesForBuild)).
 		Watches(&torporv1alpha1.CFDeployment{}, handler.EnqueueRequestsFromMapFunc(c.processesForDeployment), builder.WithPredicates(specOrAnnotationsChanged())).
 		WatchesRawSource(pods.Watch(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(korifiv1alpha1.ProcessGUIDLabel)))).

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // observation is what is seen of a process, and the objects it was seen from.
@@ -32,6 +34,14 @@ type observation struct {
 	pods []corev1.Pod
 	// droplet is nil if there is none.
 	droplet *korifiv1alpha1.Droplet
+}
+
+// scheduledEnd is when a Slumber's stop of the app expires, about which nobody needs to tell; zero if none does.
+func (o *observation) scheduledEnd() time.Time {
+	if o.app == nil {
+		return time.Time{}
+	}
+	return stoprecord.ScheduledEnd(o.app.Status.ScheduledStops, o.app.Annotations, o.Now)
 }
 
 // observe reads what the caches know.
@@ -59,7 +69,7 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFProcess) 
 	if err != nil {
 		return nil, err
 	}
-	o.App, o.BegunAt = process.NewDesiredApp(o.app, rollout), revision.BegunAt(o.app)
+	o.App, o.BegunAt = process.NewDesiredApp(process.ApplyScheduled(o.app, o.Now), rollout), revision.BegunAt(o.app)
 	if err := c.observeDroplet(ctx, o); err != nil {
 		return nil, err
 	}

@@ -41,6 +41,9 @@ func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, pla
 	}, obj.Generation, c.Clock)
 	slices.SortFunc(status.Conditions, func(a, b metav1.Condition) int { return -cmp.Compare(a.Type, b.Type) })
 	out := reconcile.FollowUp{RequeueAfter: plan.After, Rule: plan.Rule, IsTransient: isTransient(before, status, plan)}
+	if end := seen.scheduledEnd(); !end.IsZero() && (out.RequeueAfter == 0 || end.Sub(seen.Now) < out.RequeueAfter) {
+		out.RequeueAfter = end.Sub(seen.Now)
+	}
 	if showsDrainTimeout(status.Conditions) && !showsDrainTimeout(before.Conditions) {
 		out.Events = append(out.Events, decision.Event{Warning: true, Reason: drainTimedOut, Action: "Drain", Note: plan.Draining.Message})
 	}

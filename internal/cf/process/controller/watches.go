@@ -102,3 +102,8 @@ func (c Controller) listRequests(ctx context.Context, namespace, app string) []c
 func specOrAnnotationsChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers())
 }
+
+// scheduledStopsChanged lets through what Slumbers want of an app.
+func scheduledStopsChanged() predicate.Predicate {
+	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
+}

@@ -91,7 +91,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		// those that are there already hear of it too.
 		Watches(&korifiv1alpha1.CFRoute{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byAddress, addressOfObject)), builder.WithPredicates(addressChanged())).
 		Watches(&korifiv1alpha1.CFDomain{}, handler.EnqueueRequestsFromMapFunc(c.routesOfSameDomains)).
-		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, keyOfObject)), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, keyOfObject)), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, scheduledStopsChanged()))).
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, appOfProcess)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))
 	for _, kind := range kinds {
 		b = b.WatchesRawSource(source.Kind(c.owned, kind, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(korifiv1alpha1.RouteGUIDLabel))))

@@ -16,8 +16,10 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/cf/route"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
 func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFRoute) (route.Observed, error) {
@@ -79,7 +81,7 @@ func (c Controller) observeApps(ctx context.Context, seen *route.Observed) error
 		if err != nil {
 			return fmt.Errorf("read the app: %w", err)
 		}
-		seen.Apps[app.Name] = &app
+		seen.Apps[app.Name] = process.ApplyScheduled(&app, c.Clock.Now())
 		var list korifiv1alpha1.CFProcessList
 		if err := c.client.List(ctx, &list, client.MatchingFields{byAppOfProcess: keyOfObject(&app)}); err != nil {
 			return fmt.Errorf("list processes of the app: %w", err)
@@ -113,6 +115,11 @@ func (c Controller) observeOwned(ctx context.Context, seen *route.Observed) erro
 		seen.Ingress = published
 	}
 	return nil
+}
+
+// scheduledStopsChanged lets through what Slumbers want of an app: one that sleeps gets no requests beside one that does not.
+func scheduledStopsChanged() predicate.Predicate {
+	return reconcile.FieldChanged(func(app *korifiv1alpha1.CFApp) any { return app.Status.ScheduledStops })
 }
 
 func keyOfObject(o client.Object) string { return o.GetNamespace() + "/" + o.GetName() }

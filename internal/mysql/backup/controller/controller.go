@@ -87,7 +87,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers(), scheduledStopsChanged()))).
 		Watches(&mocov1beta2.BackupPolicy{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingPolicy)).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.CronJob{}, ofCluster, predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Kind[client.Object](jobs, &batchv1.Job{}, ofCluster)).
@@ -103,6 +103,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+// scheduledStopsChanged lets through what Slumbers want, and that a stop has expired: a cluster that sleeps is not backed up.
+func scheduledStopsChanged() predicate.Predicate {
+	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return []any{c.Status.ScheduledStops, c.Status.OfflineSince} })
 }
 
 func newJobCache(mgr manager.Manager, namespaces []string) (cache.Cache, error) {

@@ -14,6 +14,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -30,7 +31,7 @@ type observation struct {
 }
 
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
-	seen := observation{Observed: backup.Observed{Cluster: cluster, Image: c.Image}, messages: map[string]string{}}
+	seen := observation{Observed: backup.Observed{Cluster: stops.ApplyScheduled(cluster, c.Clock.Now()), Image: c.Image}, messages: map[string]string{}}
 	if !cluster.DeletionTimestamp.IsZero() {
 		return seen, nil
 	}

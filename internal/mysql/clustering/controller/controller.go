@@ -78,7 +78,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers(), scheduledStopsChanged()))).
 		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(mocov1beta2.InstanceLabel)))).
 		WatchesRawSource(source.Channel(c.conns.lost, &handler.EnqueueRequestForObject{})).
 		WithOptions(workers.Options()).
@@ -99,6 +99,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+// scheduledStopsChanged lets through what Slumbers want.
+func scheduledStopsChanged() predicate.Predicate {
+	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return c.Status.ScheduledStops })
 }
 
 func (c Controller) forgetCluster(name types.NamespacedName) {

@@ -69,7 +69,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 		pods: make([]*corev1.Pod, n), conns: make([]*instanceConn, n), facts: make([]sqlclient.ServerFacts, n),
 	}
 	seen.switches = stops.Read(cluster, seen.startedAt)
-	seen.Observed = observeObject(cluster, seen.switches, c.Waits)
+	seen.Observed = observeObject(cluster, seen.switches, c.Waits, seen.startedAt)
 	if seen.IsBeingDeleted || seen.IsStopOverdue && seen.Stop == nil {
 		return seen, nil
 	}
@@ -311,12 +311,12 @@ func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCl
 
 // From what the API server and the servers say to what the decision looks at.
 
-func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, waits clustering.FailoverWaits) clustering.Observed {
+func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, waits clustering.FailoverWaits, now time.Time) clustering.Observed {
 	spec, status := cluster.Spec, cluster.Status
 	return clustering.Observed{
 		IsBeingDeleted: !cluster.DeletionTimestamp.IsZero(),
 		IsStopOverdue:  switches.Clustering.IsOverdue || switches.Instances.IsOverdue, IsOtherStopOverdue: switches.Instances.IsOverdue && !switches.Clustering.IsOverdue,
-		Waits: waits, Replicas: cluster.InstanceCount(), Offline: spec.Offline,
+		Waits: waits, Replicas: cluster.InstanceCount(), Offline: stops.ApplyScheduled(cluster, now).Spec.Offline,
 		Source:    clustering.OneTimeOperation{Wanted: spec.SourceSecretName() != "", Done: status.Cloned},
 		Restore:   clustering.OneTimeOperation{Wanted: spec.Restore != nil, Done: status.RestoredTime != nil},
 		StopAsked: cluster.ClusteringStopped(), StartForced: cluster.Annotations[mocov1beta2.ForceStartAnnotation] == "true",

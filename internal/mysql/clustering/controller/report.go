@@ -19,6 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // stopAction is what was tried, as events about the end of a stop name it.
@@ -63,6 +64,9 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	if next := seen.switches.NextEnd(); !next.IsZero() {
 		out.RequeueAfter = min(out.RequeueAfter, max(next.Sub(seen.Now), time.Millisecond))
 	}
+	if end := stoprecord.ScheduledEnd(cluster.Status.ScheduledStops, cluster.Annotations, seen.Now); !end.IsZero() {
+		out.RequeueAfter = min(out.RequeueAfter, end.Sub(seen.Now))
+	}
 	out.Events = slices.Concat(seen.switches.Clustering.Events(stopAction), seen.switches.Instances.Events(stopAction))
 	if refused == nil && !isToldAgain {
 		out.Events = append(out.Events, plan.Events...)
@@ -85,6 +89,7 @@ func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan 
 	if wrong := describeIgnoredAnnotations(cluster, seen.switches); wrong != "" {
 		active.Message += "; " + wrong
 	}
+	plan.Available.Message += stops.DescribeScheduled(cluster, seen.Now)
 	return map[string]decision.Condition{
 		mocov1beta2.InitializedCondition:      plan.Initialized,
 		mocov1beta2.AvailableCondition:        withPasswordProblem(plan.Available, seen.passwordProblem),

@@ -87,7 +87,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers(), primaryOrHealthChanged()))).
+			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers(), primaryOrHealthChanged(), scheduledStopsChanged()))).
 		Watches(&mocov1beta2.MySQLCluster{}, reconcile.EnqueueUrgent(), builder.WithPredicates(c.isStopOverdue())).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingConfigMap))
 	for _, kind := range childKinds() {
@@ -153,6 +153,11 @@ func (c Controller) isStopOverdue() predicate.Predicate {
 		cluster, isCluster := obj.(*mocov1beta2.MySQLCluster)
 		return isCluster && cluster.ReconciliationStopped() && stops.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
 	})
+}
+
+// scheduledStopsChanged lets through what Slumbers want.
+func scheduledStopsChanged() predicate.Predicate {
+	return reconcile.FieldChanged(func(c *mocov1beta2.MySQLCluster) any { return c.Status.ScheduledStops })
 }
 
 // childKinds are what belongs to MySQLClusters, without Secrets, which are never cached. Desired objects are unstructured,

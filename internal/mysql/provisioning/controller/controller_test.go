@@ -371,6 +371,33 @@ func TestOfflineClusterHasNoPods(t *testing.T) {
 	e.waitForCondition(t, mocov1beta2.StatefulSetReadyCondition, metav1.ConditionTrue)
 }
 
+// TestSleepingClusterHasNoPods has a Slumber stop a cluster of one Pod, and start it again.
+func TestSleepingClusterHasNoPods(t *testing.T) {
+	t.Parallel()
+	e := newClusterEnv(t, shared.Get(t))
+	e.addCluster(t, nil)
+	e.waitUntilReconciled(t)
+	e.addPod(t, 0, "one")
+	stops := func(list string) {
+		t.Helper()
+		testenv.ExpectNoError(t, e.Client.Status().Patch(t.Context(), e.cluster(t), client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status": {"scheduledStops": %s}}`, list))))
+	}
+	expect := func(what string, replicas int32, isOffline bool) {
+		t.Helper()
+		testenv.Eventually(t, what, func() error {
+			c, set := e.cluster(t), e.statefulSet(t)
+			return testenv.ErrorIf(*set.Spec.Replicas != replicas || (c.Status.OfflineSince != nil) != isOffline || c.Spec.Offline,
+				"found %d replicas, offline since %v, spec.offline %t", *set.Spec.Replicas, c.Status.OfflineSince, c.Spec.Offline)
+		})
+	}
+	stops(`[{"slumber": "nights", "stops": [{"since": "2026-11-24T20:00:00Z", "by": "Slumber nights", "requested": true}]}]`)
+	expect("no Pod is wanted, and one is left", 0, false)
+	e.deletePod(t, 0)
+	expect("no Pod is left", 0, true)
+	stops(`[{"slumber": "nights", "stops": [{"since": "2026-11-24T20:00:00Z", "by": "Slumber nights", "endedAt": "2026-11-25T06:00:00Z"}]}]`)
+	expect("all Pods are wanted again", 3, false)
+}
+
 func TestExamplesAreAccepted(t *testing.T) {
 	files, err := filepath.Glob("../../../../api/moco/v1beta2/testdata/*.yaml")
 	if err != nil || len(files) == 0 {

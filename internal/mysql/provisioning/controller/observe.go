@@ -50,6 +50,7 @@ func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLClust
 		seen.MayEndStop = stops.Read(cluster, c.Clock.Now()).Reconciliation.IsEndSaved
 		return seen, nil
 	}
+	seen.Cluster = stops.ApplyScheduled(cluster, c.Clock.Now())
 	var podsErr, setErr error
 	seen.pods, podsErr = listPods(ctx, c.children, cluster)
 	seen.StatefulSet, setErr = readStatefulSet(ctx, c.children, cluster)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 const (
@@ -71,6 +73,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen observation, 
 		maps.Copy(conditions, unknownConditions(cluster, active.Message))
 	} else {
 		maps.Copy(conditions, c.reportObjects(cluster, seen, changes, refused, &out))
+		reportOffline(cluster, seen, changes, now, &out)
 	}
 	var ignored []decision.Event
 	conditions[mocov1beta2.ReconciliationActiveCondition], ignored = withIgnoredAnnotations(cluster, active)
@@ -110,6 +113,20 @@ func (c Controller) reportObjects(
 	out.RequeueAfter = cmp.Or(out.RequeueAfter, renewalInterval)
 	return map[string]decision.Condition{
 		mocov1beta2.ReconcileSuccessCondition: success, mocov1beta2.StatefulSetReadyCondition: statefulSetReadiness(seen, changes),
+	}
+}
+
+// reportOffline says since when no Pod is left of a cluster of which none is wanted, and looks again when a Slumber's stop expires.
+func reportOffline(cluster *mocov1beta2.MySQLCluster, seen observation, changes provisioning.ChangeSet, now time.Time, out *reconcile.FollowUp) {
+	hasPods := slices.ContainsFunc(seen.pods, func(p *corev1.Pod) bool { return p != nil })
+	switch isApplied := seen.Err == nil && len(seen.Problems) == 0 && len(changes.Apply) == 0 && seen.StatefulSet != nil; {
+	case !seen.Cluster.Spec.Offline || hasPods:
+		cluster.Status.OfflineSince = nil
+	case isApplied && cluster.Status.OfflineSince == nil:
+		cluster.Status.OfflineSince = new(metav1.NewTime(now))
+	}
+	if end := stoprecord.ScheduledEnd(cluster.Status.ScheduledStops, cluster.Annotations, now); !end.IsZero() {
+		out.RequeueAfter = min(out.RequeueAfter, end.Sub(now))
 	}
 }
 

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cli/connection"
+	"github.com/torpor-dev/torpor/internal/slumber"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// maxTransitions is how many of each Slumber are told of an object.
+const maxTransitions = 3
+
+// scheduledTransition is when a Slumber begins to stop or to start an object.
+type scheduledTransition struct {
+	Slumber string `json:"slumber"`
+	// To is Asleep or Awake.
+	To torporv1alpha1.SlumberState `json:"to"`
+	At metav1.Time                 `json:"at"`
+}
+
+// withScheduled has the stop of a Slumber in the row of what nobody else stops.
+func (r stopRow) withScheduled(stops []torporv1alpha1.ScheduledStop) stopRow {
+	for _, one := range stops {
+		r.pastScheduled = append(r.pastScheduled, one.Stops...)
+	}
+	at := slices.IndexFunc(stops, func(s torporv1alpha1.ScheduledStop) bool { return stoprecord.Records(s.Stops).Holds() })
+	if at < 0 || r.Stopped {
+		return r
+	}
+	newest := stops[at].Stops[0]
+	r.Stopped, r.Since, r.By, r.Reason, r.Until, r.slumber = true, &newest.Since, newest.By, newest.Reason, newest.Until, stops[at].Slumber
+	return r
+}
+
+// skipCommand works as it is printed, whatever the current namespace is.
+func (r stopRow) skipCommand() string {
+	return fmt.Sprintf("kubectl torpor skip -n %s %s", r.Namespace, r.displayName())
+}
+
+// readSlumbers returns those of a namespace, or of all. Nothing is said of those that the user may not read.
+func (kube *kubeClient) readSlumbers(ctx context.Context, namespace string) ([]torporv1alpha1.Slumber, error) {
+	var list torporv1alpha1.SlumberList
+	err := kube.List(ctx, &list, client.InNamespace(namespace), client.Limit(pageSize))
+	if connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the Slumbers: %w", err)
+	}
+	return list.Items, nil
+}
+
+// findSlumbers returns those that select the object of a row and are not suspended.
+func (r stopRow) findSlumbers(all []torporv1alpha1.Slumber) (found []*torporv1alpha1.Slumber) {
+	for i := range all {
+		s := &all[i]
+		if wave, err := slumber.FindWave(s, r.Kind, r.labels); s.Namespace == r.Namespace && err == nil && wave >= 0 && !s.Spec.Suspend {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// previewSchedules adds to the rows of objects when Slumbers stop and start them next.
+func (a *commands) previewSchedules(ctx context.Context, kube *kubeClient, rows []stopRow) error {
+	slumbers, err := kube.readSlumbers(ctx, kube.namespace)
+	if err != nil || len(slumbers) == 0 {
+		return err
+	}
+	for i := range rows {
+		r := &rows[i]
+		// Of the parts of one object the last one is the whole of it.
+		if i+1 < len(rows) && rows[i+1].Kind == r.Kind && rows[i+1].Name == r.Name && rows[i+1].Namespace == r.Namespace {
+			continue
+		}
+		for _, s := range r.findSlumbers(slumbers) {
+			r.Schedule = append(r.Schedule, listTransitions(s, a.clock.Now())...)
+		}
+		if r.Next == "" && len(r.Schedule) > 0 {
+			r.Next = r.Schedule[0].describe()
+		}
+	}
+	return nil
+}
+
+func listTransitions(s *torporv1alpha1.Slumber, now time.Time) (all []scheduledTransition) {
+	schedule, err := slumber.ParseSchedule(s.Spec)
+	if err != nil {
+		return nil // The Slumber's own status says so.
+	}
+	next := schedule.NextTransitions(now)
+	for _, one := range next[:min(len(next), maxTransitions)] {
+		all = append(all, scheduledTransition{s.Name, one.To, one.At})
+	}
+	return all
+}
+
+func (t scheduledTransition) describe() string {
+	if t.To == torporv1alpha1.SlumberAsleep {
+		return fmt.Sprintf("sleeps from %s by Slumber %s", formatTime(&t.At), t.Slumber)
+	}
+	return fmt.Sprintf("wakes at %s by Slumber %s", formatTime(&t.At), t.Slumber)
+}
+
+// endOfSleep returns when the sleep ends that goes on, or the next one; zero if none does.
+func endOfSleep(s *torporv1alpha1.Slumber, now time.Time) time.Time {
+	for _, one := range listTransitions(s, now) {
+		if one.To == torporv1alpha1.SlumberAwake {
+			return one.At.Time
+		}
+	}
+	return time.Time{}
+}

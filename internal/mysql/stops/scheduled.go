@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stops
+
+import (
+	"time"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// ApplyScheduled returns a cluster as it is wanted at a time: offline while a Slumber stops it, whatever its spec says. The cluster itself
+// stays as it is, and nobody writes what is returned.
+func ApplyScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) *mocov1beta2.MySQLCluster {
+	if cluster.Spec.Offline || stoprecord.FindScheduled(cluster.Status.ScheduledStops, cluster.Annotations, now) == nil {
+		return cluster
+	}
+	wanted := cluster.DeepCopy()
+	wanted.Spec.Offline = true
+	return wanted
+}
+
+// DescribeScheduled says which Slumber stops a cluster, why and until when; empty if none does.
+func DescribeScheduled(cluster *mocov1beta2.MySQLCluster, now time.Time) string {
+	scheduled := stoprecord.FindScheduled(cluster.Status.ScheduledStops, cluster.Annotations, now)
+	if scheduled == nil {
+		return ""
+	}
+	return stoprecord.Records(scheduled.Stops).Describe()
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stoppable
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// mysqlClusters are asleep when no Pod of theirs is left, as with spec.offline. A stop of clustering or reconciliation is no sleep: the
+// servers run on, and nobody looks after them.
+func mysqlClusters() Kind {
+	return Kind{
+		GVK:     mocov1beta2.MySQLClusterKind(),
+		New:     func() Object { return &mocov1beta2.MySQLCluster{} },
+		NewList: func() List { return &mocov1beta2.MySQLClusterList{} },
+		ReadState: func(obj Object, now time.Time) State {
+			if c, ok := obj.(*mocov1beta2.MySQLCluster); ok {
+				return readMySQLCluster(c, now)
+			}
+			return State{}
+		},
+	}
+}
+
+func readMySQLCluster(c *mocov1beta2.MySQLCluster, now time.Time) State {
+	isScheduled := stoprecord.FindScheduled(c.Status.ScheduledStops, c.Annotations, now) != nil
+	_, hasPrimary := c.Status.Primary()
+	s := State{
+		IsStoppedByOthers: c.Spec.Offline, ScheduledStops: c.Status.ScheduledStops,
+		IsAsleep: c.Status.OfflineSince != nil,
+	}
+	available := meta.FindStatusCondition(c.Status.Conditions, mocov1beta2.AvailableCondition)
+	s.IsAwake = !s.IsAsleep && available != nil && available.Status == metav1.ConditionTrue && !isScheduled
+	if available != nil && !s.IsAsleep && !s.IsAwake {
+		s.Message = available.Reason
+	}
+	switch isWorkedOn := c.ClusteringStopped() || c.ReconciliationStopped(); {
+	case !c.DeletionTimestamp.IsZero():
+	case isWorkedOn && !isScheduled:
+		// Somebody works on the servers by hand, or on what they run in: they are not taken away, and nobody waits for them.
+	default:
+		s.IsStoppable = hasPrimary || isScheduled // A new cluster is left alone until it has data.
+	}
+	if c.ReconciliationStopped() {
+		s.IsStoppedByOthers, s.Message = true, mocov1beta2.ReconciliationInactiveReason // It wakes when that is started.
+	}
+	return s
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stoppable_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+)
+
+func now() time.Time { return time.Date(2026, 11, 24, 22, 0, 0, 0, time.UTC) }
+
+// night is the stop of a Slumber that holds.
+func night() []torporv1alpha1.ScheduledStop {
+	return []torporv1alpha1.ScheduledStop{{Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(now().Add(-time.Hour)), Requested: true}}}}
+}
+
+// TestStates has what each kind says of its objects: asleep, awake or what is missing; whether it can be stopped; who else stops it; and
+// who has resumed it.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		object stoppable.Object
+		want   string
+	}{
+		"a cluster that runs":                 {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
+		"a cluster that hibernates":           {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
+		"a cluster that somebody hibernates":  {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
+		"MySQL that serves":                   {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
+		"MySQL that is about to go offline":   {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
+		"MySQL whose Pods go":                 {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
+		"MySQL without Pods":                  {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
+		"MySQL that somebody took offline":    {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
+		"MySQL that is new":                   {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
+		"MySQL whose servers somebody handles": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
+			c.Annotations = map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"}
+		}), "awake"},
+		"MySQL that somebody stopped at night": {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) {
+			c.Annotations = map[string]string{mocov1beta2.ReconciliationStoppedAnnotation: "true"}
+			c.Status.ScheduledStops = night()
+		}), "(ReconciliationInactive) stoppable others"},
+		"an app that runs":              {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Running", nil), "awake stoppable"},
+		"an app that starts":            {newApp(korifiv1alpha1.StartedState, metav1.ConditionFalse, "Starting", nil), "(Starting) stoppable"},
+		"an app without instances":      {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable"},
+		"an app that somebody stopped":  {newApp(korifiv1alpha1.StoppedState, metav1.ConditionTrue, "Stopped", nil), "asleep stoppable others"},
+		"an app that somebody started":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.StartedByAnnotation: "carol", torporv1alpha1.StartedAtAnnotation: "2026-11-24T21:30:00Z"}), "asleep stoppable resumed by carol at 21:30"},
+		"an app that somebody restarts": {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Restart", torporv1alpha1.RevisedByAnnotation: "dave", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:45:00Z"}), "asleep stoppable resumed by dave at 21:45"},
+		"an app that somebody deploys":  {newApp(korifiv1alpha1.StartedState, metav1.ConditionTrue, "Stopped", map[string]string{torporv1alpha1.CauseAnnotation: "Deployment", torporv1alpha1.RevisedByAnnotation: "erin", torporv1alpha1.RevisedAtAnnotation: "2026-11-24T21:50:00Z"}), "asleep stoppable resumed by erin at 21:50"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, kind := range stoppable.ListKinds() {
+				if fmt.Sprintf("%T", kind.New()) == fmt.Sprintf("%T", row.object) {
+					if found := describe(kind.ReadState(row.object, now())); found != row.want {
+						t.Errorf("expected %q, found %q", row.want, found)
+					}
+					return
+				}
+			}
+			t.Errorf("expected a kind of %T, found none", row.object)
+		})
+	}
+}
+
+func describe(s stoppable.State) string {
+	text := "(" + s.Message + ")"
+	switch {
+	case s.IsAsleep && s.IsAwake:
+		text = "both"
+	case s.IsAsleep:
+		text = "asleep"
+	case s.IsAwake:
+		text = "awake"
+	}
+	if s.IsStoppable {
+		text += " stoppable"
+	}
+	if s.IsStoppedByOthers {
+		text += " others"
+	}
+	if !s.ResumedAt.IsZero() {
+		text += " resumed by " + s.ResumedBy + " at " + s.ResumedAt.UTC().Format("15:04")
+	}
+	return text
+}
+
+func newCluster(asked hivev1.PowerState, hibernating, ready metav1.ConditionStatus) *hivev1.ClusterDeployment {
+	cd := &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{Installed: true, PowerState: asked}}
+	cd.Status.Conditions = []metav1.Condition{
+		{Type: hivev1.ClusterHibernatingCondition, Status: hibernating, Reason: hivev1.HibernatingHibernationReason},
+		{Type: hivev1.ClusterReadyCondition, Status: ready, Reason: hivev1.RunningHibernationReason},
+	}
+	return cd
+}
+
+func newMySQL(available metav1.ConditionStatus, reason string, change func(*mocov1beta2.MySQLCluster)) *mocov1beta2.MySQLCluster {
+	c := &mocov1beta2.MySQLCluster{}
+	c.Status.Instances = []mocov1beta2.InstanceStatus{{Ordinal: 0, Role: mocov1beta2.RolePrimary}}
+	c.Status.Conditions = []metav1.Condition{{Type: mocov1beta2.AvailableCondition, Status: available, Reason: reason}}
+	if change != nil {
+		change(c)
+	}
+	return c
+}
+
+func newApp(asked korifiv1alpha1.AppState, ready metav1.ConditionStatus, reason string, annotations map[string]string) *korifiv1alpha1.CFApp {
+	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{korifiv1alpha1.RevisionAnnotation: "3", korifiv1alpha1.LastStopRevisionAnnotation: "0"}}}
+	for name, value := range annotations {
+		app.Annotations[name] = value
+	}
+	app.Spec.DesiredState = asked
+	app.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Status: ready, Reason: reason}}
+	return app
+}
