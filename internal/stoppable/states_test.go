@@ -4,6 +4,7 @@ package stoppable_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -31,15 +32,15 @@ func TestStates(t *testing.T) {
 		object stoppable.Object
 		want   string
 	}{
-		"a cluster that runs":                 {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
-		"a cluster that hibernates":           {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
-		"a cluster that somebody hibernates":  {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
-		"MySQL that serves":                   {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
-		"MySQL that is about to go offline":   {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
-		"MySQL whose Pods go":                 {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
-		"MySQL without Pods":                  {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
-		"MySQL that somebody took offline":    {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
-		"MySQL that is new":                   {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
+		"a cluster that runs":                {newCluster("", metav1.ConditionFalse, metav1.ConditionTrue), "awake stoppable"},
+		"a cluster that hibernates":          {newCluster("", metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable"},
+		"a cluster that somebody hibernates": {newCluster(hivev1.PowerStateHibernating, metav1.ConditionTrue, metav1.ConditionFalse), "asleep stoppable others"},
+		"MySQL that serves":                  {newMySQL(metav1.ConditionTrue, "Healthy", nil), "awake stoppable"},
+		"MySQL that is about to go offline":  {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Healthy) stoppable"},
+		"MySQL whose Pods go":                {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.ScheduledStops = night() }), "(Offline) stoppable"},
+		"MySQL without Pods":                 {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Status.OfflineSince = new(metav1.NewTime(now())) }), "asleep stoppable"},
+		"MySQL that somebody took offline":   {newMySQL(metav1.ConditionFalse, "Offline", func(c *mocov1beta2.MySQLCluster) { c.Spec.Offline = true }), "(Offline) stoppable others"},
+		"MySQL that is new":                  {newMySQL(metav1.ConditionFalse, "Restoring", func(c *mocov1beta2.MySQLCluster) { c.Status.Instances = nil }), "(Restoring)"},
 		"MySQL whose servers somebody handles": {newMySQL(metav1.ConditionTrue, "Healthy", func(c *mocov1beta2.MySQLCluster) {
 			c.Annotations = map[string]string{mocov1beta2.ClusteringStoppedAnnotation: "true"}
 		}), "awake"},
@@ -113,9 +114,7 @@ func newMySQL(available metav1.ConditionStatus, reason string, change func(*moco
 
 func newApp(asked korifiv1alpha1.AppState, ready metav1.ConditionStatus, reason string, annotations map[string]string) *korifiv1alpha1.CFApp {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{korifiv1alpha1.RevisionAnnotation: "3", korifiv1alpha1.LastStopRevisionAnnotation: "0"}}}
-	for name, value := range annotations {
-		app.Annotations[name] = value
-	}
+	maps.Copy(app.Annotations, annotations)
 	app.Spec.DesiredState = asked
 	app.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Status: ready, Reason: reason}}
 	return app
