@@ -30,7 +30,7 @@ What sleeps wakes at once. What somebody has stopped stays stopped.`,
   # For two more hours
   kubectl torpor skip mysqlcluster/test --until 2h`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeTargets(0),
+		ValidArgsFunction: a.completeNames(0, stoppableKinds(), stopRow.displayName),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("until") {
 				if _, err := moco.ParseUntil(until, a.clock.Now()); err != nil {

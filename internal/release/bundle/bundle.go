@@ -46,7 +46,7 @@ type Options struct {
 	Image, Version, Created string
 }
 
-func listFeatures() []string { return []string{"hibernation", "mysql"} }
+func listFeatures() []string { return []string{"hibernation", "mysql", "slumber"} }
 
 // Write writes the bundle into a folder: manifests and metadata.
 func (o Options) Write(folder string) error {

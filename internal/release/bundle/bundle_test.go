@@ -98,8 +98,8 @@ func expectManager(t *testing.T, csv serviceVersion) {
 	if install.ClusterPermissions[0].ServiceAccountName != pod.ServiceAccountName || install.Permissions[0].ServiceAccountName != pod.ServiceAccountName {
 		t.Errorf("expected the rights for %s, found them for another", pod.ServiceAccountName)
 	}
-	if !slices.Contains(c.Args, "--controllers=hibernation,machinepools,slumber,sync,backup,clustering,provisioning") || !slices.Contains(c.Args, "--namespace=$(POD_NAMESPACE)") {
-		t.Errorf("expected the controllers of both features in the namespace of the Pod, found %q", c.Args)
+	if !slices.Contains(c.Args, "--controllers=hibernation,machinepools,sync,backup,clustering,provisioning,slumber") || !slices.Contains(c.Args, "--namespace=$(POD_NAMESPACE)") {
+		t.Errorf("expected the controllers of all features in the namespace of the Pod, found %q", c.Args)
 	}
 	if c.Image != "registry.example/torpor:v1.2.3" || !slices.ContainsFunc(install.ClusterPermissions[0].Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "slumbers") }) {
 		t.Errorf("expected the image %s with the rights of all groups, found %s", "registry.example/torpor:v1.2.3", c.Image)
