@@ -173,6 +173,10 @@ func novaCommand() *cobra.Command {
 	return packagesCommand("nova", "OpenStack's real compute service", debian.FetchNova)
 }
 
+func libvirtCommand() *cobra.Command {
+	return packagesCommand("libvirt", "a real libvirtd with QEMU", debian.FetchLibvirt)
+}
+
 // packagesCommand fetches packages of Debian that tests run.
 func packagesCommand(name, what string, fetch func(ctx context.Context, dir string, out io.Writer) error) *cobra.Command {
 	var dir string

@@ -12,6 +12,8 @@ import (
 func addEgressFlags(f *pflag.FlagSet, o *manager.Options) {
 	f.StringSliceVar(&o.AllowEndpoints, "allow-endpoints", nil, "host names, patterns such as *.example.com, addresses or networks that "+
 		"endpoint_url of a credentials Secret may name beside AWS's own; without it all but link-local and metadata addresses")
+	f.StringVar(&o.LibvirtSocket, "libvirt-socket", "", "socket of libvirt on the manager's own machine, for credentials Secrets with a URI such as qemu:///system; "+
+		"whoever may write one can then stop and start all its machines; without it such URIs are refused")
 	f.StringSliceVar(&o.AWSAssumeRoles, "aws-assume-roles", nil, "IAM roles that the manager takes with its own identity for clusters that name them, "+
 		"as NAMESPACE=ARN; the namespace may be *, and the ARN a pattern such as arn:aws:iam::123456789012:role/torpor-*")
 	f.StringSliceVar(&o.ImageRegistries, "image-registries", []string{"*"}, "registries that are asked for the digest and the EXPOSE of an app's image: * for all with a public address, "+

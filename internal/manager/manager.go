@@ -51,6 +51,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/cloud/azure"
 	"github.com/torpor-dev/torpor/internal/cloud/gcp"
+	"github.com/torpor-dev/torpor/internal/cloud/libvirt"
 	"github.com/torpor-dev/torpor/internal/cloud/openstack"
 	"github.com/torpor-dev/torpor/internal/egress"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
@@ -105,6 +106,8 @@ type Options struct {
 	Page PageOptions
 	// AllowEndpoints are the endpoints that a Secret may name for a cloud; empty allows all but link-local ones.
 	AllowEndpoints []string
+	// LibvirtSocket is the socket of libvirt on the manager's machine that a Secret may choose; empty lets none be chosen.
+	LibvirtSocket string
 	// AWSAssumeRoles are the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; none allows none.
 	AWSAssumeRoles []string
 	// AllowInsecureTargetClusters takes kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
@@ -396,6 +399,7 @@ func listPlatforms(o Options) []actuator.Describer {
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
 		azure.New(azure.Options{Endpoints: o.endpoints}),
 		gcp.New(gcp.Options{Endpoints: o.endpoints}),
+		libvirt.New(libvirt.Options{Endpoints: o.endpoints, Socket: o.LibvirtSocket}),
 		openstack.New(openstack.Options{Endpoints: o.endpoints}),
 	}
 }

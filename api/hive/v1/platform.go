@@ -17,6 +17,9 @@ type Platform struct {
 	// GCP is Google Cloud.
 	// +optional
 	GCP *GCPPlatform `json:"gcp,omitempty"`
+	// Libvirt is one host with virtual machines of libvirt.
+	// +optional
+	Libvirt *LibvirtPlatform `json:"libvirt,omitempty"`
 	// OpenStack is any cloud that speaks OpenStack's API.
 	// +optional
 	OpenStack *OpenStackPlatform `json:"openstack,omitempty"`

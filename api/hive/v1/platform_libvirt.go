@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+// LibvirtPlatform is a cluster whose machines are virtual machines of one host with libvirt. They are the domains whose metadata name the
+// cluster's infraID, and those without such metadata whose names begin with the infraID and a dash.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type LibvirtPlatform struct {
+	// CredentialsSecretRef names the Secret with the key uri, such as qemu+tls://host.example.com/system, and for TLS clientcert.pem,
+	// clientkey.pem and cacert.pem.
+	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef"`
+}
+
+func (p LibvirtPlatform) settings(metadata ClusterMetadata) PlatformSettings {
+	return PlatformSettings{
+		Name: "libvirt", Machines: metadata.InfraID, CredentialsSecretName: p.CredentialsSecretRef.Name,
+		Missing: emptyFields("spec.platform.libvirt.credentialsSecretRef.name", p.CredentialsSecretRef.Name),
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package libvirt stops and starts the virtual machines of clusters at a daemon of libvirt, by ACPI. A cluster's machines are the domains
+// whose metadata name its infraID, and those without such metadata whose names begin with it.
+//
+// Reading order: credentials.go (the Secret) → connection.go (frames, with budgets) → xdr.go, protocol.go (the calls that are made) →
+// list_machines.go → order.go, with pending_shutdowns.go (who was asked to turn off) → errors.go (messages for users).
+package libvirt
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+var (
+	_ actuator.Actuator      = (*Actuator)(nil)
+	_ actuator.BatchActuator = (*Actuator)(nil)
+	_ actuator.Describer     = (*Actuator)(nil)
+)
+
+// Options say how to reach daemons. The zero Options are good for production, and refuse sockets.
+type Options struct {
+	// Socket is the daemon's socket on this machine, which a Secret may choose by a URI without a host; empty refuses such URIs.
+	Socket string
+	// Endpoints are the servers that Secrets may name, and whose words are shown to users.
+	Endpoints egress.Endpoints
+	// CallTimeout bounds one call, and the way to the daemon; 0 means 30 s, since a start takes as long as the hypervisor's process.
+	CallTimeout time.Duration
+	// Clock tells how long machines have been asked to turn off; nil means the machine's own.
+	Clock clock.PassiveClock
+}
+
+// Actuator stops and starts domains at daemons of libvirt. It is safe for concurrent use, and keeps no connections.
+type Actuator struct {
+	options Options
+	pending *pendingShutdowns
+}
+
+// New returns an Actuator; it calls no daemon.
+func New(o Options) *Actuator {
+	if o.CallTimeout == 0 {
+		o.CallTimeout = 30 * time.Second
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Actuator{options: o, pending: newPendingShutdowns(o.Clock)}
+}
+
+// Platform implements actuator.Actuator.
+func (*Actuator) Platform() string { return "libvirt" }
+
+// Describe implements actuator.Describer.
+func (*Actuator) Describe() actuator.Description {
+	return actuator.Description{
+		FoundBy: "metadata, or names that begin with `INFRA_ID-`", Stopped: "shut off, by ACPI", Credentials: "`" + uriKey + "` with a client certificate",
+		Calls: "one listing and two small calls for each domain of a host, three for each machine of an order",
+	}
+}
+
+// AccountOf implements actuator.BatchActuator.
+func (*Actuator) AccountOf(_ context.Context, t actuator.Target) (string, error) {
+	d, err := readCredentials(t.Credentials)
+	return d.account, err
+}
+
+// Observe implements actuator.Actuator. A cluster without domains is no error here.
+func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
+	found, err := a.ObserveAll(ctx, t, []string{t.InfraID})
+	return found[t.InfraID], err
+}
+
+// ObserveAll implements actuator.BatchActuator.
+func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
+	if slices.Contains(infraIDs, "") {
+		return nil, otherErrorf("the infraID is empty, and domains are found by it: set spec.clusterMetadata.infraID")
+	}
+	var found map[string][]actuator.Machine
+	err := a.connect(ctx, t, list, func(ctx context.Context, c *connection) error {
+		ctx, cancel := context.WithTimeout(ctx, maxListingCalls*a.options.CallTimeout)
+		defer cancel()
+		var err error
+		found, err = c.listMachines(ctx, infraIDs, a.pending)
+		return err
+	})
+	return found, err
+}
+
+// RequireStopRights implements actuator.BatchActuator. Who may stop a domain may start it; but one that is not defined is gone once it is
+// off, and keeps its cluster running.
+func (a *Actuator) RequireStopRights(ctx context.Context, t actuator.Target, ids []string) error {
+	return a.connect(ctx, t, stop, func(ctx context.Context, c *connection) error { return c.requirePersistence(ctx, ids) })
+}
+
+// Stop implements actuator.Actuator. Domains are ordered about one by one, so that others stop beside one that is refused.
+func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
+	if err := a.RequireStopRights(ctx, t, ids); err != nil {
+		return err
+	}
+	return a.StopAll(ctx, t, [][]string{ids})[0]
+}
+
+// Start implements actuator.Actuator. The error names the domains that could not start.
+func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
+	return a.StartAll(ctx, t, [][]string{ids})[0]
+}
+
+// StopAll implements actuator.BatchActuator.
+func (a *Actuator) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return a.orderAll(ctx, t, stop, clusters, func(c *connection, id string) error { return c.stopDomain(ctx, id, a.pending) })
+}
+
+// StartAll implements actuator.BatchActuator.
+func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return a.orderAll(ctx, t, start, clusters, func(c *connection, id string) error { return c.startDomain(ctx, id, a.pending) })
+}
+
+// orderAll gives orders over one connection, which has several under way at a time.
+func (a *Actuator) orderAll(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(*connection, string) error) []error {
+	var errs []error
+	err := a.connect(ctx, t, operation, func(ctx context.Context, c *connection) error {
+		errs = orders.Run(operation, clusters, func(id string) error { return c.explainOrder(ctx, operation, do(c, id)) })
+		return nil
+	})
+	if err != nil {
+		return slices.Repeat([]error{err}, len(clusters))
+	}
+	return errs
+}
+
+// connect calls do with a connection that ends with it.
+func (a *Actuator) connect(ctx context.Context, t actuator.Target, operation string, do func(context.Context, *connection) error) error {
+	d, err := readCredentials(t.Credentials)
+	if err != nil {
+		return err
+	}
+	c, err := a.dial(ctx, d)
+	if err == nil {
+		defer c.close()
+		err = do(ctx, c)
+	}
+	return a.describer(d).explainError(ctx, operation, err)
+}

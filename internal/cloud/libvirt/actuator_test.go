@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+func TestCallsAreFew(t *testing.T) {
+	daemon := startDaemon(t)
+	one, other := daemon.newCluster(), daemon.newCluster()
+	ids := [][]string{one.Create(t, 2), other.Create(t, 4)}
+	if _, err := daemon.actuator.ObserveAll(t.Context(), one.Target(), []string{one.infraID, other.infraID}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[uint32]int{procAuthList: 1, procConnectOpen: 1, procGetHostname: 1, procListAllDomains: 1, procGetMetadata: 6, procDomainGetState: 6}
+	if diff := cmp.Diff(want, daemon.countCalls()); diff != "" {
+		t.Errorf("calls of a look at two clusters of six domains (-want +got):\n%s", diff)
+	}
+	for i, err := range daemon.actuator.StopAll(t.Context(), one.Target(), ids) {
+		if err != nil {
+			t.Errorf("stop cluster %d: %v", i, err)
+		}
+	}
+	want = map[uint32]int{procAuthList: 1, procConnectOpen: 1, procDomainLookup: 6, procDomainGetState: 6, procDomainShutdown: 6}
+	if diff := cmp.Diff(want, daemon.countCalls()); diff != "" {
+		t.Errorf("calls of a stop of two clusters of six domains (-want +got):\n%s", diff)
+	}
+}
+
+// TestAGuestIsAskedToTurnOffAndNeverCutOff has one that listens and one that does not.
+func TestAGuestIsAskedToTurnOffAndNeverCutOff(t *testing.T) {
+	daemon := startDaemon(t)
+	c := daemon.newCluster()
+	ids := c.Create(t, 2)
+	good, deaf := ids[0], ids[1]
+	daemon.change(func() { daemon.find(deaf).isDeaf = true })
+	stop := func() error { return daemon.actuator.Stop(t.Context(), c.Target(), ids) }
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.expectStates(t, map[string]actuator.MachineState{good: actuator.Stopping, deaf: actuator.Stopping})
+	if err := daemon.actuator.Start(t.Context(), c.Target(), ids); actuator.ClassOf(err) != actuator.WrongState {
+		t.Errorf("a start while guests turn off: %v, want class %q", err, actuator.WrongState)
+	}
+	c.Settle(t)
+	c.expectStates(t, map[string]actuator.MachineState{good: actuator.Stopped, deaf: actuator.Stopping})
+	daemon.clock.SetTime(daemon.clock.Now().Add(shutdownGrace))
+	c.expectStates(t, map[string]actuator.MachineState{good: actuator.Stopped, deaf: actuator.Running})
+	err := stop()
+	known, _ := errors.AsType[*actuator.Error](err)
+	if known == nil || known.Class != actuator.Other || !cmp.Equal(known.RefusedIDs, []string{deaf}) || !strings.Contains(known.Message, "asked to turn off minutes ago") {
+		t.Errorf("a stop after the grace: %v, want one that names %s", err, deaf)
+	}
+	if calls := daemon.countCalls(); calls[procDomainDestroy] > 0 {
+		t.Errorf("%d guests were cut off, want none", calls[procDomainDestroy])
+	}
+	// The next run of the domain has not been asked yet.
+	daemon.change(func() { daemon.find(deaf).turnOff() })
+	if err := daemon.actuator.Start(t.Context(), c.Target(), ids); err != nil {
+		t.Error(err)
+	}
+	c.expectStates(t, map[string]actuator.MachineState{good: actuator.Running, deaf: actuator.Running})
+}
+
+func TestDomainsInEveryState(t *testing.T) {
+	for name, row := range map[string]struct {
+		from               domainState
+		seen               actuator.MachineState
+		holds              bool
+		afterStop, toStart actuator.MachineState
+		// stopClass and startClass are those of refusals.
+		stopClass, startClass actuator.ErrorClass
+	}{
+		"running":                       {domainState{stateRunning, 1}, actuator.Running, false, actuator.Stopped, actuator.Running, "", ""},
+		"blocked":                       {domainState{stateBlocked, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"unknown":                       {domainState{99, 0}, actuator.Running, false, actuator.Running, actuator.Running, "", ""},
+		"paused by people":              {domainState{statePaused, 1}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"paused because its disk fails": {domainState{statePaused, 5}, actuator.Running, false, actuator.Running, actuator.Running, actuator.WrongState, actuator.WrongState},
+		"starting up":                   {domainState{statePaused, pausedStartingUp}, actuator.Starting, false, actuator.Starting, actuator.Starting, actuator.WrongState, ""},
+		"about to be off":               {domainState{statePaused, pausedShuttingDown}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"shutting down":                 {domainState{stateShuttingDown, 1}, actuator.Stopping, false, actuator.Stopping, actuator.Stopping, "", actuator.WrongState},
+		"shut off":                      {domainState{stateShutOff, 1}, actuator.Stopped, false, actuator.Stopped, actuator.Running, "", ""},
+		"crashed":                       {domainState{stateCrashed, 1}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+		"suspended by itself":           {domainState{statePMSuspended, 0}, actuator.Stopped, true, actuator.Stopped, actuator.Running, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for operation, want := range map[string]struct {
+				state actuator.MachineState
+				class actuator.ErrorClass
+			}{stop: {row.afterStop, row.stopClass}, start: {row.toStart, row.startClass}} {
+				daemon := startDaemon(t)
+				c := daemon.newCluster()
+				ids := c.Create(t, 1)
+				daemon.change(func() {
+					daemon.find(ids[0]).domainState = row.from
+					if row.from.state == stateShutOff {
+						daemon.find(ids[0]).turnOff()
+					}
+				})
+				machines, err := daemon.actuator.Observe(t.Context(), c.Target())
+				if err != nil || len(machines) != 1 || machines[0].State != row.seen || machines[0].HoldsCapacity != row.holds {
+					t.Fatalf("found %+v and error %v, want it to be %s and to hold its place: %t", machines, err, row.seen, row.holds)
+				}
+				do := map[string]func(context.Context, actuator.Target, []string) error{stop: daemon.actuator.Stop, start: daemon.actuator.Start}[operation]
+				err = do(t.Context(), c.Target(), ids)
+				if (err == nil) != (want.class == "") || err != nil && actuator.ClassOf(err) != want.class {
+					t.Errorf("%s: error %v, want class %q", operation, err, want.class)
+				}
+				c.Settle(t)
+				daemon.clock.SetTime(daemon.clock.Now().Add(shutdownGrace))
+				c.expectStates(t, map[string]actuator.MachineState{ids[0]: want.state})
+			}
+		})
+	}
+}
+
+func TestOwnersOfDomains(t *testing.T) {
+	clusters := []string{"sleepy", "sleepy-a", "other"}
+	for name, row := range map[string]struct {
+		domain, claim string
+		isClaimed     bool
+		want          string
+	}{
+		"a name":                                      {"sleepy-worker-0", "", false, "sleepy"},
+		"a name of the longer of two infraIDs":        {"sleepy-a-worker-0", "", false, "sleepy-a"},
+		"a name that begins with it without a dash":   {"sleepy2-worker-0", "", false, ""},
+		"just the infraID":                            {"sleepy", "", false, ""},
+		"metadata":                                    {"db", "other", true, "other"},
+		"metadata against the name":                   {"sleepy-worker-0", "other", true, "other"},
+		"metadata of a cluster that is not asked for": {"sleepy-worker-0", "foreign", true, ""},
+		"metadata without a cluster":                  {"sleepy-worker-0", "", true, ""},
+	} {
+		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
+			t.Errorf("%s: found %q, want %q", name, got, row.want)
+		}
+	}
+}
+
+func TestTransientDomainsKeepTheirClusterRunning(t *testing.T) {
+	daemon := startDaemon(t)
+	c := daemon.newCluster()
+	ids := c.Create(t, 2)
+	daemon.change(func() { daemon.find(ids[1]).isTransient = true })
+	err := daemon.actuator.Stop(t.Context(), c.Target(), ids)
+	if actuator.ClassOf(err) != actuator.Other || !strings.Contains(err.Error(), "virsh define") || !strings.Contains(err.Error(), ids[1]) || strings.Contains(err.Error(), ids[0]) {
+		t.Errorf("found %v, want one that names %s and says what to do", err, ids[1])
+	}
+	c.expectStates(t, map[string]actuator.MachineState{ids[0]: actuator.Running, ids[1]: actuator.Running})
+}
+
+// TestHostileAnswersAreCut has frames of a server that is no daemon of libvirt.
+func TestHostileAnswersAreCut(t *testing.T) {
+	words := func(all ...uint32) []byte {
+		var w xdrWriter
+		for _, word := range all {
+			w.writeUint(word)
+		}
+		return w.content
+	}
+	listing := func(content ...uint32) func(procedure, serial uint32) []byte {
+		return func(procedure, serial uint32) []byte {
+			if procedure != procListAllDomains {
+				return nil
+			}
+			return buildFrame(procedure, serial, statusOK, words(content...))
+		}
+	}
+	always := func(frame []byte) func(procedure, serial uint32) []byte {
+		return func(uint32, uint32) []byte { return frame }
+	}
+	for name, row := range map[string]struct {
+		interfere func(procedure, serial uint32) []byte
+		want      string
+	}{
+		"a frame shorter than its head":        {always(words(3, 0, 0, 0, 0, 0, 0)), "not one of libvirt"},
+		"a frame larger than any":              {always(words(1<<31, 0, 0, 0, 0, 0, 0)), "larger than allowed"},
+		"another protocol":                     {always([]byte("HTTP/1.1 400 Bad Request\r\n\r\n12345678")), "larger than allowed"},
+		"more ways to log in than there are":   {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusOK, words(1<<31)) }, "not one of libvirt"},
+		"a status that there is not":           {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, 7, nil) }, "not one of libvirt"},
+		"an error without words":               {func(procedure, serial uint32) []byte { return buildFrame(procedure, serial, statusError, nil) }, "not one of libvirt"},
+		"a list of more domains than any":      {listing(1 << 31), "more domains than a host may have"},
+		"a list that is shorter than it says":  {listing(9), "not one of libvirt"},
+		"a name that is longer than its frame": {listing(1, 1<<31), "not one of libvirt"},
+		"a name that is longer than any":       {listing(1, maxNameBytes+1), "not one of libvirt"},
+		"a name whose filling is missing":      {listing(1, 1), "not one of libvirt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			daemon := startDaemon(t)
+			daemon.interfere = row.interfere
+			found, err := daemon.actuator.Observe(t.Context(), daemon.newCluster().Target())
+			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
+				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+			}
+		})
+	}
+}
+
+// TestAConnectionHasABudget has a server that answers one call without end.
+func TestAConnectionHasABudget(t *testing.T) {
+	daemon := startDaemon(t)
+	daemon.interfere = func(procedure, _ uint32) []byte {
+		frame := buildFrame(procedure, 99, statusOK, make([]byte, 1<<20)) // Nobody has made that call.
+		return bytes.Repeat(frame, maxAnswerBytes/len(frame)+1)
+	}
+	_, err := daemon.actuator.Observe(t.Context(), daemon.newCluster().Target())
+	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "larger than allowed") {
+		t.Errorf("found %v, want one that says that the answer is larger than allowed", err)
+	}
+}
+
+// TestADaemonThatFallsSilentIsLeft has calls that are never answered.
+func TestADaemonThatFallsSilentIsLeft(t *testing.T) {
+	daemon := startDaemon(t)
+	c := daemon.newCluster()
+	c.Create(t, 3)
+	daemon.interfere = func(procedure, _ uint32) []byte {
+		if procedure == procDomainGetState {
+			return buildFrame(procedure, 0, statusOK, nil) // Of a call that nobody made.
+		}
+		return nil
+	}
+	impatient := New(Options{Endpoints: daemon.actuator.options.Endpoints, CallTimeout: time.Second})
+	found, err := impatient.Observe(t.Context(), c.Target())
+	if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "does not answer") || len(found) > 0 {
+		t.Errorf("found %v and %v, want class %q", found, err, actuator.Unreachable)
+	}
+}
+
+// TestServersOfSecrets checks which servers a Secret may name, and whose words are shown.
+func TestServersOfSecrets(t *testing.T) {
+	daemon := startDaemon(t)
+	daemon.inject(t, fault{procedure: procListAllDomains, code: 1, message: secretWords})
+	for name, row := range map[string]struct {
+		uri    string
+		listed []string
+		class  actuator.ErrorClass
+		says   string
+	}{
+		"tcp to a server that is listed":            {daemon.uri(), []string{"127.0.0.0/8"}, actuator.Other, "hush-hush of the host <time> <id>"},
+		"tcp to a server of nobody's list":          {daemon.uri(), nil, actuator.Other, "tcp asks for no credentials"},
+		"tcp to a server that is not on the list":   {daemon.uri(), []string{"10.0.0.0/8"}, actuator.Other, "expected a server that --allow-endpoints lists"},
+		"a metadata service":                        {"qemu+tcp://169.254.169.254/system", nil, actuator.Other, egress.ErrAddressDenied.Error()},
+		"a socket where the manager was given none": {"qemu:///system", nil, actuator.Other, "--libvirt-socket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listed, err := egress.ParseEndpoints(row.listed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = New(Options{Endpoints: listed}).Observe(t.Context(), actuator.Target{InfraID: "a", Credentials: map[string][]byte{uriKey: []byte(row.uri)}})
+			if actuator.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) {
+				t.Errorf("found %v, want class %q and %q", err, row.class, row.says)
+			}
+		})
+	}
+}

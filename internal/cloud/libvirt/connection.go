@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// Frames have a head of seven words: their length, the program, its version, the procedure, the type, the serial number, the status
+// (https://libvirt.org/kbase/internals/rpc.html).
+const (
+	headBytes      = 28
+	remoteProgram  = 0x20008086
+	remoteVersion  = 1
+	typeCall       = 0
+	typeReply      = 1
+	statusOK       = 0
+	statusError    = 1
+	maxFrameBytes  = 4 << 20
+	maxErrorBytes  = 16 << 10
+	maxAnswerBytes = 32 << 20 // Of all frames of a connection: far above the domains of a host.
+)
+
+var (
+	errAnswerTooLarge     = errors.New("the answer is larger than allowed")
+	errCertificateRefused = errors.New("the daemon does not take the certificate")
+	errSilent             = errors.New("the daemon does not answer")
+)
+
+// connection is one to a daemon. Several calls may be under way; the daemon answers them in any order.
+type connection struct {
+	describer
+
+	conn    net.Conn
+	timeout time.Duration
+	// ended is closed when nothing more will be read; failure says why, and is set before.
+	ended   chan struct{}
+	failure error
+	// stopWatching ends the watch over the context.
+	stopWatching func() bool
+
+	mu      sync.Mutex
+	serial  uint32
+	waiting map[uint32]chan answer
+}
+
+// answer is what the daemon says to a call.
+type answer struct {
+	status  uint32
+	content []byte
+}
+
+// dial connects to a daemon, shows who calls, and opens the driver.
+func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
+	if err := a.allow(d); err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, a.options.CallTimeout)
+	defer cancel()
+	conn, err := a.dialTransport(limited, d)
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{
+		describer: a.describer(d), conn: conn, timeout: a.options.CallTimeout, ended: make(chan struct{}), waiting: map[uint32]chan answer{},
+		stopWatching: context.AfterFunc(ctx, func() { _ = conn.Close() }), // A closed connection ends all calls.
+	}
+	go c.readAnswers()
+	if err := c.open(limited, d.driver); err != nil {
+		c.close()
+		return nil, &openingError{driver: d.driver, err: err}
+	}
+	return c, nil
+}
+
+// allow lets connections go to servers that a Secret may name. Whoever may write a Secret must not reach servers of the manager's network
+// that nobody else can, nor machines of others that ask for no credentials.
+func (a *Actuator) allow(d daemon) error {
+	where := uriKey + " of the credentials Secret"
+	switch {
+	case d.transport == overSocket && a.options.Socket == "":
+		return otherErrorf("%s names no host, and the manager was given no socket of its own machine by --libvirt-socket: name a host, or have the flag set", where)
+	case d.transport == overSocket:
+		return nil
+	}
+	if err := a.options.Endpoints.CheckHost(d.host); err != nil {
+		return otherErrorf("%s: %.100s: %s", where, d.host, err)
+	}
+	isListed := a.options.Endpoints.Includes(d.host)
+	switch {
+	case !isListed && !a.options.Endpoints.IsEmpty():
+		return otherErrorf("%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", where, d.host)
+	case !isListed && d.transport == overTCP:
+		return otherErrorf("%s: tcp asks for no credentials, so that --allow-endpoints has to list %.100s: use tls, or have it listed", where, d.host)
+	default:
+		return nil
+	}
+}
+
+func (a *Actuator) dialTransport(ctx context.Context, d daemon) (net.Conn, error) {
+	if d.transport == overSocket {
+		return new(net.Dialer).DialContext(ctx, "unix", a.options.Socket)
+	}
+	dialer := &net.Dialer{Control: a.options.Endpoints.ControlDial}
+	conn, err := dialer.DialContext(ctx, "tcp", d.address())
+	if err != nil || d.transport == overTCP {
+		return conn, err
+	}
+	encrypted := tls.Client(conn, d.tls)
+	if err := shakeHands(ctx, encrypted); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return encrypted, nil
+}
+
+// shakeHands ends with the byte by which a daemon says that it takes the client's certificate.
+func shakeHands(ctx context.Context, conn *tls.Conn) error {
+	if err := conn.HandshakeContext(ctx); err != nil {
+		if said, ok := errors.AsType[*net.OpError](err); ok && said.Op == "remote error" { // An alert of TLS.
+			return errCertificateRefused
+		}
+		return fmt.Errorf("TLS: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	var verdict [1]byte
+	_, err := io.ReadFull(conn, verdict[:])
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil || verdict[0] != 1:
+		return errCertificateRefused
+	default:
+		return nil
+	}
+}
+
+// close ends the connection; calls that are under way fail.
+func (c *connection) close() {
+	c.stopWatching()
+	_ = c.conn.Close()
+	<-c.ended
+}
+
+// call makes a call and waits for its answer.
+func (c *connection) call(ctx context.Context, procedure uint32, arguments xdrWriter) (*xdrReader, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errSilent)
+	defer cancel()
+	answered, err := c.send(ctx, procedure, arguments)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case found := <-answered:
+		return found.read()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-c.ended:
+	}
+	select {
+	case found := <-answered: // It came before the end.
+		return found.read()
+	default:
+		return nil, c.failure
+	}
+}
+
+// send writes a call, and returns where its answer comes.
+func (c *connection) send(ctx context.Context, procedure uint32, arguments xdrWriter) (<-chan answer, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serial++
+	var frame xdrWriter
+	frame.writeLength(headBytes + len(arguments.content))
+	for _, word := range []uint32{remoteProgram, remoteVersion, procedure, typeCall, c.serial, statusOK} {
+		frame.writeUint(word)
+	}
+	answered := make(chan answer, 1) // The one who delivers never waits.
+	c.waiting[c.serial] = answered
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.Close() }) // A daemon that reads nothing any more answers nobody.
+	defer stop()
+	_, err := c.conn.Write(append(frame.content, arguments.content...))
+	return answered, err
+}
+
+// readAnswers reads until the connection ends. Frames that nobody has asked for are dropped, and count all the same.
+func (c *connection) readAnswers() {
+	defer close(c.ended)
+	for left := maxAnswerBytes; ; {
+		head, content, err := readFrame(c.conn)
+		if left -= headBytes + len(content); err == nil && left < 0 {
+			err = errAnswerTooLarge
+		}
+		if err != nil {
+			c.failure = err
+			_ = c.conn.Close()
+			return
+		}
+		if head.program == remoteProgram && head.kind == typeReply {
+			c.deliver(head.serial, answer{status: head.status, content: content})
+		}
+	}
+}
+
+// deliver hands an answer over; a second one for the same call finds nobody.
+func (c *connection) deliver(serial uint32, a answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if waiting, ok := c.waiting[serial]; ok {
+		delete(c.waiting, serial)
+		waiting <- a
+	}
+}
+
+type frameHead struct{ program, kind, serial, status uint32 }
+
+func readFrame(r io.Reader) (frameHead, []byte, error) {
+	var head [headBytes]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return frameHead{}, nil, err
+	}
+	word := func(i int) uint32 { return binary.BigEndian.Uint32(head[i*wordBytes:]) }
+	length := word(0)
+	switch {
+	case length < headBytes:
+		return frameHead{}, nil, errNotLibvirt
+	case length > maxFrameBytes:
+		return frameHead{}, nil, errAnswerTooLarge
+	}
+	content := make([]byte, length-headBytes)
+	_, err := io.ReadFull(r, content)
+	return frameHead{program: word(1), kind: word(4), serial: word(5), status: word(6)}, content, err
+}
+
+// read returns what the daemon has answered, or the error that it says.
+func (a answer) read() (*xdrReader, error) {
+	r := &xdrReader{rest: a.content}
+	if a.status == statusOK {
+		return r, nil
+	}
+	code, _ := r.readUint(), r.readUint() // The second is the part of libvirt that says so.
+	message := r.readOptional(maxErrorBytes)
+	if r.err != nil || a.status != statusError {
+		return nil, errNotLibvirt
+	}
+	return nil, &daemonError{code: code, message: message}
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+// The codes of errors that are told apart, by their numbers in libvirt's virterror.h.
+const (
+	codeNoMemory         = 2
+	codeOperationDenied  = 29
+	codeNoDomain         = 42
+	codeAuthFailed       = 45
+	codeOperationInvalid = 55
+	codeOperationTimeout = 68
+	codeAuthCancelled    = 79
+	codeNoMetadata       = 80
+	codeResourceBusy     = 87
+	codeAccessDenied     = 88
+	codeAuthUnavailable  = 94
+)
+
+// daemonError is what a daemon says of a call that failed.
+type daemonError struct {
+	code    uint32
+	message string
+}
+
+// Error implements error.
+func (e *daemonError) Error() string { return fmt.Sprintf("libvirt error %d: %s", e.code, e.message) }
+
+func hasCode(err error, code uint32) bool {
+	said, ok := errors.AsType[*daemonError](err)
+	return ok && said.code == code
+}
+
+// openingError is why a daemon does not open a driver.
+type openingError struct {
+	driver string
+	err    error
+}
+
+// Error implements error.
+func (e *openingError) Error() string { return "open " + e.driver + ": " + e.err.Error() }
+
+// Unwrap returns why.
+func (e *openingError) Unwrap() error { return e.err }
+
+// describer puts errors of one daemon into words for users.
+type describer struct {
+	// driver is the URI that the daemon opens.
+	driver string
+	// isTrusted says that the administrator lists the daemon, so that its words may be shown: whoever writes the Secret chooses the server,
+	// and could read others by their answers.
+	isTrusted bool
+}
+
+func (a *Actuator) describer(d daemon) describer {
+	return describer{driver: d.driver, isTrusted: d.transport == overSocket || a.options.Endpoints.Includes(d.host)}
+}
+
+// explainOrder is explainError for an order about one domain, which may be refused alone.
+func (d describer) explainOrder(ctx context.Context, operation string, err error) error {
+	if known, ok := errors.AsType[*orders.RefusedError](err); ok {
+		return known
+	}
+	if said, ok := errors.AsType[*daemonError](err); ok && orders.IsOfMachine(classOf(said)) {
+		return &orders.RefusedError{Class: classOf(said), Code: fmt.Sprintf("error %d", said.code), Message: d.describe(said)}
+	}
+	return d.explainError(ctx, operation, err)
+}
+
+// explainError turns an error into an *actuator.Error with a message that is the same each time.
+func (d describer) explainError(ctx context.Context, operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return ctx.Err() // The caller ended the call, and that says nothing about the daemon.
+	}
+	if known, ok := errors.AsType[*actuator.Error](err); ok {
+		return known
+	}
+	opening, isOpening := errors.AsType[*openingError](err)
+	said, isSaid := errors.AsType[*daemonError](err)
+	switch {
+	case !isSaid:
+		return explainMissingAnswer(operation, err)
+	case classOf(said) == actuator.CredentialsInvalid:
+		return invalidCredentialsf("%s: the daemon lets nobody in: %s: correct the credentials Secret, or the daemon's settings", operation, d.describe(said))
+	case isOpening && classOf(said) != actuator.PermissionDenied:
+		return unreachableErrorf(operation, fmt.Sprintf("it does not open %s: %s", opening.driver, d.describe(said)))
+	default:
+		return &actuator.Error{Class: classOf(said), Message: operation + ": " + d.describe(said)}
+	}
+}
+
+// explainMissingAnswer explains an error that is not the daemon's own. Not reached, broken off or out of time: to the user all of them are a
+// daemon that does not answer.
+func explainMissingAnswer(operation string, err error) error {
+	_, isUnknownServer := errors.AsType[*tls.CertificateVerificationError](err)
+	_, isPlain := errors.AsType[tls.RecordHeaderError](err)
+	switch {
+	case errors.Is(err, errCertificateRefused):
+		return invalidCredentialsf("%s: the daemon does not take %s of the credentials Secret: have it signed by the daemon's authority, and listed where the daemon has a list", operation, certificateKey)
+	case errors.Is(err, errAuthenticationUnknown):
+		return invalidCredentialsf("%s: the daemon asks for a password, and Torpor logs in by a certificate: let the daemon's auth_tls be none", operation)
+	case isUnknownServer:
+		return unreachableErrorf(operation, "its certificate is of another host, or not signed by "+authorityKey)
+	case errors.Is(err, errAnswerTooLarge):
+		return unreachableErrorf(operation, "its answer is larger than allowed")
+	case errors.Is(err, errListTooLong):
+		return unreachableErrorf(operation, "its list has more domains than a host may have")
+	case errors.Is(err, errNotLibvirt), isPlain:
+		return unreachableErrorf(operation, "its answer is not one of libvirt")
+	case errors.Is(err, egress.ErrAddressDenied):
+		return otherErrorf("%s: %s", operation, egress.ErrAddressDenied)
+	default:
+		return unreachableErrorf(operation, "it does not answer")
+	}
+}
+
+func unreachableErrorf(operation, found string) error {
+	return &actuator.Error{
+		Class:   actuator.Unreachable,
+		Message: fmt.Sprintf("%s at libvirt: %s; check the daemon, the network and %s of the credentials Secret", operation, found, uriKey),
+	}
+}
+
+func otherErrorf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+}
+
+// classOf sorts errors by what can be done about them.
+func classOf(e *daemonError) actuator.ErrorClass {
+	switch e.code {
+	case codeAuthFailed, codeAuthCancelled, codeAuthUnavailable:
+		return actuator.CredentialsInvalid
+	case codeOperationDenied, codeAccessDenied:
+		return actuator.PermissionDenied
+	case codeNoDomain:
+		return actuator.NotFound
+	case codeOperationInvalid, codeOperationTimeout, codeResourceBusy: // The last two are of domains that somebody else works at.
+		return actuator.WrongState
+	case codeNoMemory:
+		return actuator.NoCapacity
+	}
+	if strings.Contains(e.message, "Cannot allocate memory") { // What the hypervisor says when it starts a guest and the host is full.
+		return actuator.NoCapacity
+	}
+	return actuator.Other
+}
+
+// describe returns what a daemon says, if it is trusted, without what is different each time.
+func (d describer) describe(e *daemonError) string {
+	const longest = 400
+	if !d.isTrusted || e.message == "" {
+		return fmt.Sprintf("libvirt's error %d", e.code)
+	}
+	message := regexp.MustCompile(`\b\d{4}-\d\d-\d\dT[0-9:.]+Z?\b`).ReplaceAllString(e.message, "<time>")
+	message = regexp.MustCompile(`(?i)\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`).ReplaceAllString(message, "<id>")
+	message = strings.Join(strings.Fields(strings.ToValidUTF8(message, "")), " ")
+	if letters := []rune(message); len(letters) > longest {
+		message = string(letters[:longest]) + "…"
+	}
+	return message
+}

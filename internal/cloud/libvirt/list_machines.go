@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+)
+
+// maxListingCalls is how many times the timeout of one call all calls of a listing together may take.
+const maxListingCalls = 3
+
+// errListTooLong means that a host has more domains than any.
+var errListTooLong = errors.New("the list has more domains than a host may have")
+
+// listMachines returns the domains of clusters. A host has few domains, and one list is for any number of clusters; what a domain claims
+// and does takes a call each.
+func (c *connection) listMachines(ctx context.Context, infraIDs []string, pending *pendingShutdowns) (map[string][]actuator.Machine, error) {
+	host, err := c.readHostname(ctx)
+	if err != nil {
+		return nil, err
+	}
+	domains, err := c.listDomains(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	found := map[string][]actuator.Machine{}
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(orders.ParallelCalls)
+	for _, d := range domains {
+		work.Go(func() error {
+			infraID, machine, err := c.readMachine(ctx, d, infraIDs, pending)
+			if hasCode(err, codeNoDomain) {
+				return nil // It has gone for good since it was listed.
+			}
+			if err != nil || infraID == "" {
+				return err
+			}
+			machine.Account = "libvirt/" + host + "/" + c.driver
+			mu.Lock()
+			defer mu.Unlock()
+			found[infraID] = append(found[infraID], machine)
+			return nil
+		})
+	}
+	// Every domain is read before anything is decided: a cluster without one of its machines would count as stopped while that one runs.
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	for _, machines := range found {
+		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return found, nil
+}
+
+// readMachine returns a domain as a machine of one of the clusters, and an empty infraID for one of none.
+func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []string, pending *pendingShutdowns) (string, actuator.Machine, error) {
+	claim, isClaimed, err := c.readClaim(ctx, d)
+	if err != nil {
+		return "", actuator.Machine{}, err
+	}
+	infraID := findOwner(d.name, claim, isClaimed, infraIDs)
+	if infraID == "" {
+		return "", actuator.Machine{}, nil
+	}
+	state, err := c.readState(ctx, d)
+	if err != nil {
+		return "", actuator.Machine{}, err
+	}
+	machine := actuator.Machine{ID: d.String(), Name: strings.ToValidUTF8(d.name, ""), State: machineStateOf(state)}
+	machine.HoldsCapacity = state.state == stateCrashed || state.state == statePMSuspended
+	if machine.State == actuator.Running && pending.isPending(d) {
+		machine.State = actuator.Stopping
+	}
+	return infraID, machine, nil
+}
+
+// findOwner returns which of the clusters a domain is of. Of names that begin with each other the longest counts.
+func findOwner(name, claim string, isClaimed bool, infraIDs []string) string {
+	owner := ""
+	for _, infraID := range infraIDs {
+		switch {
+		case isClaimed && claim == infraID:
+			return infraID
+		case !isClaimed && strings.HasPrefix(name, infraID+"-") && len(infraID) > len(owner):
+			owner = infraID
+		}
+	}
+	return owner
+}
+
+// machineStateOf returns what a machine does. A guest that was asked to turn off still counts as running here.
+func machineStateOf(s domainState) actuator.MachineState {
+	switch {
+	case s.state == stateShuttingDown, s == domainState{statePaused, pausedShuttingDown}:
+		return actuator.Stopping
+	case s == domainState{statePaused, pausedStartingUp}:
+		return actuator.Starting
+	case s.state == stateShutOff, s.state == stateCrashed, s.state == statePMSuspended:
+		return actuator.Stopped // The last two keep their memory, and are no machine that works.
+	default:
+		return actuator.Running // A paused domain keeps its memory, and what is unknown may work.
+	}
+}

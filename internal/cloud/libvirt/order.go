@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+)
+
+// The operations, as messages name them.
+const (
+	list  = "list domains"
+	stop  = "stop domains"
+	start = "start domains"
+)
+
+// requirePersistence returns an error if one of the domains would be gone once it is off.
+func (c *connection) requirePersistence(ctx context.Context, ids []string) error {
+	var mu sync.Mutex
+	var transient []string
+	work, ctx := errgroup.WithContext(ctx)
+	work.SetLimit(orders.ParallelCalls)
+	for _, id := range ids {
+		work.Go(func() error {
+			d, err := c.findDomain(ctx, id)
+			isPersistent := true
+			if err == nil {
+				isPersistent, err = c.isPersistent(ctx, d)
+			}
+			if hasCode(err, codeNoDomain) {
+				return nil // The order says so.
+			}
+			if err == nil && !isPersistent {
+				mu.Lock()
+				defer mu.Unlock()
+				transient = append(transient, id)
+			}
+			return err
+		})
+	}
+	if err := work.Wait(); err != nil || len(transient) == 0 {
+		return err
+	}
+	slices.Sort(transient)
+	const shown = 20
+	return otherErrorf("%s: transient domains are gone once they are off, and nothing is stopped: define them (virsh define) or take them out of the cluster: %s",
+		stop, strings.Join(transient[:min(shown, len(transient))], ", "))
+}
+
+// stopDomain turns a domain off. Guests are asked, and never cut off; only one that has crashed is ended, because nothing is left in it to
+// ask.
+func (c *connection) stopDomain(ctx context.Context, id string, pending *pendingShutdowns) error {
+	d, found, err := c.lookAt(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch found.state {
+	case stateShutOff, stateShuttingDown:
+		return nil
+	case stateCrashed:
+		return c.acceptOff(ctx, d, c.destroy(ctx, d))
+	case statePaused:
+		if found.reason == pausedShuttingDown {
+			return nil
+		}
+		return &orders.RefusedError{Class: actuator.WrongState, Code: "paused", Message: "a paused guest cannot turn itself off, and its memory would be lost without; resume it (virsh resume) or turn it off (virsh destroy)"}
+	case statePMSuspended:
+		// A guest that sleeps hears the button only when it is awake.
+		if err := c.wakeUp(ctx, d); err != nil {
+			return err
+		}
+	}
+	if err := c.shutDown(ctx, d); err != nil {
+		return c.acceptOff(ctx, d, err)
+	}
+	if pending.remember(d) {
+		return &orders.RefusedError{Class: actuator.Other, Code: "no reaction", Message: "the guest was asked to turn off minutes ago and runs; it needs an ACPI daemon or the guest agent; Torpor cuts no power, and virsh destroy does"}
+	}
+	return nil
+}
+
+// startDomain turns a domain on, whatever turned it off.
+func (c *connection) startDomain(ctx context.Context, id string, pending *pendingShutdowns) error {
+	uuid, ok := parseUUID(id)
+	if !ok {
+		return errNoUUID()
+	}
+	refusal := c.create(ctx, domain{name: id, uuid: uuid})
+	if !mayBeSoAlready(refusal) {
+		return refusal
+	}
+	d, found, err := c.lookAt(ctx, id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case found.state == stateShutOff:
+		return refusal
+	case found.state == stateCrashed:
+		if err := c.destroy(ctx, d); err != nil {
+			return err
+		}
+		return c.create(ctx, d)
+	case found.state == statePMSuspended:
+		return c.wakeUp(ctx, d)
+	case machineStateOf(found) == actuator.Stopping, pending.isPending(d):
+		return &orders.RefusedError{Class: actuator.WrongState, Code: "turning off", Message: "the guest is turning off, and can be started once it is off"}
+	case found.state == statePaused && found.reason != pausedStartingUp:
+		return &orders.RefusedError{Class: actuator.WrongState, Code: "paused", Message: "the guest is paused; resume it: virsh resume"}
+	default:
+		return nil // It runs already.
+	}
+}
+
+// mayBeSoAlready reports whether a daemon refuses to do what may be done already. The driver for tests says so by words only.
+func mayBeSoAlready(err error) bool {
+	said, ok := errors.AsType[*daemonError](err)
+	return ok && (said.code == codeOperationInvalid || strings.HasSuffix(said.message, "already running") || strings.HasSuffix(said.message, "not running"))
+}
+
+func (c *connection) lookAt(ctx context.Context, id string) (domain, domainState, error) {
+	d, err := c.findDomain(ctx, id)
+	if err != nil {
+		return domain{}, domainState{}, err
+	}
+	found, err := c.readState(ctx, d)
+	return d, found, err
+}
+
+// acceptOff returns no error for a domain that somebody else has turned off just before.
+func (c *connection) acceptOff(ctx context.Context, d domain, refusal error) error {
+	if !mayBeSoAlready(refusal) {
+		return refusal
+	}
+	found, err := c.findDomain(ctx, d.String())
+	switch {
+	case err != nil:
+		return err
+	case found.id == inactiveDomainID:
+		return nil
+	default:
+		return refusal
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package libvirt
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// errNotLibvirt means that an answer is not one of libvirt's protocol.
+var errNotLibvirt = errors.New("the answer is not one of libvirt")
+
+// xdrWriter writes XDR (RFC 4506), as far as the arguments of calls need it.
+type xdrWriter struct{ content []byte }
+
+func (w *xdrWriter) writeUint(n uint32) { w.content = binary.BigEndian.AppendUint32(w.content, n) }
+
+// writeLength writes a length in the four bytes that lengths have.
+func (w *xdrWriter) writeLength(n int) {
+	word := binary.BigEndian.AppendUint64(nil, uint64(max(n, 0)))
+	w.content = append(w.content, word[wordBytes:]...)
+}
+
+func (w *xdrWriter) writeString(s string) {
+	w.writeLength(len(s))
+	w.content = append(w.content, s...)
+	for len(w.content)%wordBytes != 0 {
+		w.content = append(w.content, 0)
+	}
+}
+
+// writePresent writes a string that might be absent, and is not.
+func (w *xdrWriter) writePresent(s string) {
+	w.writeUint(1)
+	w.writeString(s)
+}
+
+func (w *xdrWriter) writeDomain(d domain) {
+	w.writeString(d.name)
+	w.content = append(w.content, d.uuid[:]...)
+	w.writeUint(d.id)
+}
+
+// wordBytes is what every part of XDR is a multiple of.
+const wordBytes = 4
+
+// xdrReader reads XDR. Lengths come from the server: none is believed beyond what there is and what the reader of it allows. After the
+// first error everything is zero.
+type xdrReader struct {
+	rest []byte
+	err  error
+}
+
+func (r *xdrReader) take(n int) []byte {
+	if r.err != nil || n < 0 || n > len(r.rest) {
+		r.err = errNotLibvirt
+		return nil
+	}
+	taken := r.rest[:n]
+	r.rest = r.rest[n:]
+	return taken
+}
+
+func (r *xdrReader) readUint() uint32 {
+	taken := r.take(wordBytes)
+	if taken == nil {
+		return 0
+	}
+	return binary.BigEndian.Uint32(taken)
+}
+
+func (r *xdrReader) readString(maxBytes uint32) string {
+	length := r.readUint()
+	if length > maxBytes {
+		r.err = errNotLibvirt
+		return ""
+	}
+	padded := (int(length) + wordBytes - 1) / wordBytes * wordBytes
+	taken := r.take(padded)
+	if taken == nil {
+		return ""
+	}
+	return string(taken[:length])
+}
+
+// readOptional reads a string that may be absent.
+func (r *xdrReader) readOptional(maxBytes uint32) string {
+	if r.readUint() == 0 {
+		return ""
+	}
+	return r.readString(maxBytes)
+}
+
+func (r *xdrReader) readDomain() domain {
+	d := domain{name: r.readString(maxNameBytes)}
+	copy(d.uuid[:], r.take(len(d.uuid)))
+	d.id = r.readUint()
+	return d
+}
