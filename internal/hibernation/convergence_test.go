@@ -15,8 +15,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv/model"
 )
 
-// maxStepsToRest is how many passes it takes at most until nothing changes any more, whatever happened before.
-const maxStepsToRest = 15
+// maxStepsToRest is how many passes it takes at most until nothing changes any more, whatever happened before; with operators that are never
+// ready it takes as long as these are waited for, and looked at after that.
+const maxStepsToRest, maxStepsWithBrokenOperators = 15, 21
 
 // exploreModel visits every state on the undisturbed ways from the starts, and checks each step.
 func exploreModel(t *testing.T, starts ...modelState) *model.Explorer[modelState] {
@@ -63,9 +64,12 @@ func TestEveryStateConverges(t *testing.T) {
 	disturbModel(t, e, once, again...)
 	t.Logf("%d states in all after another of %d", len(e.States()), len(again))
 
-	longest := slices.MaxFunc(e.States(), func(a, b modelState) int { return cmp.Compare(e.StepsToRest(t, a), e.StepsToRest(t, b)) })
-	if steps := e.StepsToRest(t, longest); steps != maxStepsToRest {
-		t.Errorf("expected at most %d steps to rest, found %d:\n%s", maxStepsToRest, steps, e.FormatPath(e.PathToRest(t, longest)))
+	for isBroken, most := range map[bool]int{false: maxStepsToRest, true: maxStepsWithBrokenOperators} {
+		states := slices.DeleteFunc(e.States(), func(s modelState) bool { return (s.operators == operatorsBroken) != isBroken })
+		longest := slices.MaxFunc(states, func(a, b modelState) int { return cmp.Compare(e.StepsToRest(t, a), e.StepsToRest(t, b)) })
+		if steps := e.StepsToRest(t, longest); steps != most {
+			t.Errorf("expected at most %d steps to rest, found %d:\n%s", most, steps, e.FormatPath(e.PathToRest(t, longest)))
+		}
 	}
 }
 
@@ -98,6 +102,10 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	if to.reported.ready.Status == metav1.ConditionTrue && !from.apiAnswers() {
 		wrong = append(wrong, "is reported to be ready and does not answer")
 	}
+	isCalledWhole := to.reported.ready.Status == metav1.ConditionTrue && to.reported.degraded.Status != metav1.ConditionTrue
+	if isCalledWhole && from.areOperatorsAwaited() {
+		wrong = append(wrong, "is called whole before its operators have reported since the resume began, or had their time")
+	}
 	if from == to && from.wantsRunning() && !from.isRunning() && !from.isRunningInPart() && !from.hasForgottenSpotMachine() {
 		wrong = append(wrong, "rests although it does not run")
 	}
@@ -117,6 +125,12 @@ func (s modelState) isHibernating() bool {
 	return s.allMachinesAre(actuator.Stopped) && s.record.exists && s.record.resume == never &&
 		s.reported.hibernating.Status == metav1.ConditionTrue && s.reported.hibernating.Reason == hivev1.HibernatingHibernationReason &&
 		s.reported.ready.Status == metav1.ConditionFalse && s.reported.unreachable.Status == metav1.ConditionTrue
+}
+
+// areOperatorsAwaited reports whether a resume that is not over has to wait for operators.
+func (s modelState) areOperatorsAwaited() bool {
+	isOpen := s.wantsRunning() && s.record.exists && s.record.resume != never && s.record.resumed == never && s.record.resume < age(partialResumeAfter)
+	return isOpen && s.operators != noOperators && s.operators != operatorsReady
 }
 
 func (s modelState) areNodesBack() bool {
@@ -186,7 +200,26 @@ func startStates() []modelState {
 			}
 		}
 	}
-	return append(list, withSpotMachines(list)...)
+	return slices.Concat(list, withSpotMachines(list), withOperators(list))
+}
+
+// withOperators are clusters of OpenShift that hibernate, resume or have never done so, with operators that are ready where they can be, or
+// never.
+func withOperators(list []modelState) []modelState {
+	var openShift []modelState
+	for _, s := range list {
+		isUniform := s.machines[0] == s.machines[1] && s.machines[0].left == 0 && s.nodes[0].certificate == s.nodes[1].certificate
+		if !isUniform || s.record.exists && s.record.nodes[0] == nodeNotRecorded {
+			continue
+		}
+		if s.operators = operatorsReady; s.machines[0].state == actuator.Stopped {
+			s.operators = operatorsBroken
+			openShift = append(openShift, s)
+			s.operators = operatorsSilent
+		}
+		openShift = append(openShift, s)
+	}
+	return openShift
 }
 
 // withSpotMachines are the same states with a second machine that cannot be stopped, in the record or not. It is gone only where a
@@ -282,9 +315,11 @@ func TestReadyMeansThatTheNodesAreBack(t *testing.T) {
 func TestTransitionsTakeFewStatusWrites(t *testing.T) {
 	// Where a spot machine is made anew, its own start is one more.
 	const maxToHibernate, maxToResume, maxToReplace = 4, 6, 7
+	// Where operators are awaited, that is one more, and where they are never ready, that and its end are.
+	const maxToResumeOperators = 8
 	e := exploreModel(t, startStates()...)
 	disturbModel(t, e, e.States(), desiredFlipped)
-	type transition struct{ toRunning, isSpot bool }
+	type transition struct{ toRunning, isSpot, hasOperators bool }
 	most := map[transition]int{}
 	for _, s := range e.States() {
 		if !e.IsAtRest(s) {
@@ -296,10 +331,13 @@ func TestTransitionsTakeFewStatusWrites(t *testing.T) {
 				writes++
 			}
 		}
-		kind := transition{flipped.wantsRunning(), s.spot}
+		kind := transition{flipped.wantsRunning(), s.spot, s.operators != noOperators}
 		most[kind] = max(most[kind], writes)
 	}
-	for kind, limit := range map[transition]int{{true, false}: maxToResume, {true, true}: maxToReplace, {false, false}: maxToHibernate, {false, true}: maxToHibernate} {
+	for kind, limit := range map[transition]int{
+		{true, false, false}: maxToResume, {true, true, false}: maxToReplace, {false, false, false}: maxToHibernate, {false, true, false}: maxToHibernate,
+		{true, false, true}: maxToResumeOperators, {false, false, true}: maxToHibernate,
+	} {
 		if writes := most[kind]; writes == 0 || writes > limit {
 			t.Errorf("%+v: expected at most %d writes, found %d", kind, limit, writes)
 		}

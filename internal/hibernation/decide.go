@@ -34,6 +34,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "waking, API silent", When: func(o Observed) bool { return o.API != Reachable && o.hasNotResumed() }, Then: awaitAPI},
 		{Name: "awake, API silent", When: func(o Observed) bool { return o.API != Reachable }, Then: clusterUnreachable},
 		{Name: "waking, nodes not back", When: Observed.awaitsNodes, Then: awaitNodes},
+		{Name: "waking, operators not ready", When: Observed.awaitsOperators, Then: awaitOperators},
 		{Name: "running in part", When: func(o Observed) bool { return o.partialReason() != "" }, Then: clusterRunsInPart},
 		{Name: "running", When: decision.Always[Observed], Then: clusterRuns},
 	}

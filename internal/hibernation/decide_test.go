@@ -61,6 +61,8 @@ func TestDecide(t *testing.T) {
 	waitAPI := expectedPlan{"waking, API silent", NoAction{}, starting, hivev1.WaitingForAPIReason, minProbeInterval}
 	waitNodes := expectedPlan{"waking, nodes not back", NoAction{}, starting, hivev1.WaitingForNodesReason, minProbeInterval}
 
+	waitOperators := expectedPlan{"waking, operators not ready", NoAction{}, starting, hivev1.WaitingForClusterOperatorsReason, operatorInterval}
+
 	const on, off, goingOff, goingOn = actuator.Running, actuator.Stopped, actuator.Stopping, actuator.Starting
 	for name, row := range map[string]struct {
 		in   Observed
@@ -198,9 +200,31 @@ func TestDecide(t *testing.T) {
 		"a machine that starts beside a running one is no resume":                 {observedCluster("", nil, on, secondMachine(goingOn), apiWithNodes()), runs(driftInterval)},
 		"a machine that starts in a resuming cluster is waited for":               {observedCluster("", resumingRecord(time.Second), on, secondMachine(goingOn)), followStart},
 		"a resuming cluster waits for its nodes":                                  {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1"))), waitNodes},
-		"a resuming cluster runs when its nodes are back":                         {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
-		"a resumed cluster is looked after for a while":                           {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
-		"a cluster that resumed long ago is compared now and then":                {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
+		"a resuming cluster of OpenShift waits for an operator that has not reported": {
+			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)), waitOperators,
+		},
+		"a resuming cluster of OpenShift waits for an operator that is degraded": {
+			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)), waitOperators,
+		},
+		"certificates are approved while operators are awaited": {
+			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour), withRequests("csr-0")),
+			expectedPlan{"waking, operators not ready", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForClusterOperatorsReason, minProbeInterval},
+		},
+		"nodes that are missing come before operators": {
+			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), staleNode("n1")), withOperator("degraded", time.Second)), waitNodes,
+		},
+		"a resuming cluster runs when its operators have reported since": {
+			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Second)), runs(minAftercareInterval),
+		},
+		"operators are awaited for ten minutes": {
+			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)), runs(minAftercareInterval),
+		},
+		"a cluster that cannot show its operators is waited for as long": {
+			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), func(o *Observed) { o.OperatorsError = "no answer in time" }), waitOperators,
+		},
+		"a resuming cluster runs when its nodes are back":          {observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1"))), runs(minAftercareInterval)},
+		"a resumed cluster is looked after for a while":            {observedCluster("", resumedRecord(aftercareWindow-time.Second), on, apiWithNodes()), runs(maxAftercareInterval)},
+		"a cluster that resumed long ago is compared now and then": {observedCluster("", resumedRecord(aftercareWindow), on, apiWithNodes()), runs(driftInterval)},
 		"certificates are approved while the nodes are waited for": {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n0")), withRequests("csr-0")),
 			expectedPlan{"waking, nodes not back", ApproveRequests{[]string{"csr-0"}}, starting, hivev1.WaitingForNodesReason, minProbeInterval},
@@ -284,6 +308,11 @@ func recordedNodes(nodes ...ObservedNode) []hivev1.RecordedNode {
 // openRecord is the record of a hibernation that just began.
 func openRecord() *hivev1.HibernationRecord {
 	return &hivev1.HibernationRecord{SleepStartedAt: secondsAgo(time.Second), RequestedBy: "somebody", Nodes: recordedNodes(readyNode("n0"), readyNode("n1"))}
+}
+
+// withOperator adds a ClusterOperator that was seen last some time ago.
+func withOperator(problem string, before time.Duration) func(*Observed) {
+	return func(o *Observed) { o.Operators = []ObservedOperator{{"etcd", problem, o.Now.Add(-before)}} }
 }
 
 func resumingRecord(since time.Duration) *hivev1.HibernationRecord {
@@ -452,6 +481,14 @@ func TestMessagesNameWhatIsStuck(t *testing.T) {
 			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(staleNode("n1"), staleNode("n0"))),
 			decision.False(hivev1.WaitingForNodesReason, "Waiting for nodes to report since the machines were started: n0, n1"),
 		},
+		"operators are not named while most of them are awaited": {
+			observedCluster("", resumingRecord(time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
+			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes are back; waiting for ClusterOperators to be ready"),
+		},
+		"operators that take long are named": {
+			observedCluster("", resumingRecord(6*time.Minute), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
+			decision.False(hivev1.WaitingForClusterOperatorsReason, "The nodes are back; waiting for ClusterOperators to be ready: etcd (has not reported)"),
+		},
 		"a silent API server is quoted": {
 			observedCluster("", nil, on, func(o *Observed) { o.API, o.APIMessage = Unreachable, "Connection refused" }),
 			decision.False(hivev1.APIUnreachableReason, "The API server does not answer: Connection refused"),
@@ -530,6 +567,13 @@ func TestTroubleIsTold(t *testing.T) {
 		"a node": {
 			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), staleNode("n1"))),
 			degraded: decision.True(hivev1.NodesMissingReason, "The cluster runs without what is missing; nodes that have not reported since the resume: n1"),
+		},
+		"an operator that is degraded": {
+			in:       observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("degraded", time.Second)),
+			degraded: decision.True(hivev1.ClusterOperatorsNotReadyReason, "The cluster runs; ClusterOperators were not ready ten minutes after its resume began, and are not waited for any longer: etcd (degraded)"),
+		},
+		"an operator that only never reported": {
+			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, apiWithNodes(readyNode("n0"), readyNode("n1")), withOperator("", time.Hour)),
 		},
 		"a resume that takes its time": {in: observedCluster("", resumingRecord(stalledAfter-time.Second), on, func(o *Observed) { o.API = Unreachable })},
 		"a resume that hangs at the API server": {

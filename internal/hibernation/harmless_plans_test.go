@@ -131,6 +131,8 @@ func canBeObserved(o Observed) bool {
 		return false
 	case len(o.Nodes) > 0 && !NeedsNodes(o), len(o.Approvable) > 0 && !NeedsCertificateRequests(o), o.HasReadMachines && !NeedsMachines(o):
 		return false
+	case len(o.Operators) > 0 && !NeedsOperators(o):
+		return false
 	default:
 		return o.API == Reachable || len(o.Nodes)+len(o.Approvable)+len(o.Replaceable) == 0
 	}
@@ -188,7 +190,12 @@ func harmfulEffects(o Observed, p Plan) []string {
 		wrong = append(wrong, "hibernates with a machine that is not stopped, or without any")
 	}
 	isWhole := p.Rule == "cannot hibernate" && !o.hasNotResumed() || (o.NoActuator != "" || everyKnownMachineRuns(o)) && (!o.hasNotResumed() || nodesBack(o))
-	isWhole = isWhole && !o.awaitsReplacement()
+	isBroken := slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return op.Problem != "" })
+	isWhole = isWhole && !o.awaitsReplacement() && !isBroken
+	isSilent := slices.ContainsFunc(o.Operators, func(op ObservedOperator) bool { return !op.LastSeen.After(o.Record.ResumeStartedAt.Time) })
+	if p.Ready.Status == metav1.ConditionTrue && (isBroken || isSilent) && o.Now.Sub(o.Record.ResumeStartedAt.Time) < partialResumeAfter {
+		wrong = append(wrong, "is ready before its operators, and before they have had their time")
+	}
 	if p.Ready.Status == metav1.ConditionTrue && (o.API != Reachable || isWhole == (p.Degraded.Status == metav1.ConditionTrue)) {
 		wrong = append(wrong, "is ready without its API server, or without machines or nodes and does not say so")
 	}
@@ -261,7 +268,7 @@ func observations() iter.Seq[Observed] {
 					for _, refusal := range []*OrderRefusal{nil, {ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}, {ObservationError{actuator.Other, "Protected"}, []string{"i-0"}}} {
 						o.Machines, o.API, o.APIMessage = machines, cluster.API, cluster.APIMessage
 						o.Nodes, o.Approvable, o.Refusal = cluster.Nodes, cluster.Approvable, refusal
-						o.Replaceable, o.HasReadMachines = cluster.Replaceable, cluster.HasReadMachines
+						o.Replaceable, o.HasReadMachines, o.Operators = cluster.Replaceable, cluster.HasReadMachines, cluster.Operators
 						if !yield(o) {
 							return
 						}
@@ -352,6 +359,9 @@ func apiObservations() []Observed {
 		list = append(list, Observed{API: Reachable, Nodes: nodes}, Observed{API: Reachable, Nodes: nodes, Approvable: []string{"csr-0"}})
 	}
 	back := []ObservedNode{seen("n0", time.Second), seen("n1", time.Second)}
+	for _, operator := range []ObservedOperator{{"etcd", "", modelTime()}, {"etcd", "", modelTime().Add(-time.Hour)}, {"etcd", "degraded", modelTime()}} {
+		list = append(list, Observed{API: Reachable, Nodes: back, Operators: []ObservedOperator{operator}})
+	}
 	return append(list, Observed{API: Reachable, Nodes: back, HasReadMachines: true},
 		Observed{API: Reachable, Nodes: back, HasReadMachines: true, Replaceable: []ReplaceableMachine{secondOpenShiftMachine()}})
 }

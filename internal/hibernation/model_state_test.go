@@ -30,6 +30,8 @@ type modelState struct {
 	// apiPasses counts the passes since the first machine runs, up to apiBootPasses.
 	apiPasses int
 	nodes     [2]modelNode
+	// operators are the ClusterOperators, of which plain Kubernetes has none.
+	operators operatorState
 	// record and reported are the saved status.
 	record   modelRecord
 	reported reportedConditions
@@ -59,10 +61,11 @@ type modelRecord struct {
 type reportedConditions struct{ hibernating, ready, unreachable, degraded, stalled decision.Condition }
 
 type (
-	refusal     string
-	certificate string
-	nodeRecord  string
-	age         time.Duration
+	refusal       string
+	certificate   string
+	nodeRecord    string
+	operatorState string
+	age           time.Duration
 )
 
 const (
@@ -75,6 +78,12 @@ const (
 	clientValid  certificate = "client certificate valid"
 	servingAsked certificate = "serving certificate asked for"
 	allValid     certificate = "all certificates valid"
+
+	noOperators     operatorState = ""
+	operatorsSilent operatorState = "silent: what they say is from before"
+	operatorsBusy   operatorState = "progressing"
+	operatorsReady  operatorState = "ready"
+	operatorsBroken operatorState = "degraded for good"
 
 	nodeNotRecorded      nodeRecord = "not recorded"
 	nodeRecordedNotReady nodeRecord = "recorded, not ready"
@@ -193,6 +202,10 @@ func (s modelState) observeState(d disturbance) Observed {
 		if NeedsCertificateRequests(o) && (n.certificate == clientAsked || n.certificate == servingAsked) {
 			o.Approvable = append(o.Approvable, requestName(i))
 		}
+	}
+	o.WereOperatorsMissing = s.reported.degraded.Reason == hivev1.ClusterOperatorsNotReadyReason
+	if s.operators != noOperators && NeedsOperators(o) {
+		o.Operators = []ObservedOperator{s.operators.observe(o.Now)}
 	}
 	if d == actionRefused && len(o.Approvable) > 0 {
 		o.ApprovalError = "The cluster refused csr-0"
@@ -333,7 +346,39 @@ func (s modelState) tick(d time.Duration) modelState {
 	for i := range s.nodes {
 		s = s.tickNode(i, d)
 	}
+	s.operators = s.operators.tick(s.machines[0].state == actuator.Running, s.nodeReports(0))
 	return s
+}
+
+// tick lets operators go on: what they run on was off, so that they say nothing, look at what there is, and are ready.
+func (o operatorState) tick(isOn, canRun bool) operatorState {
+	switch {
+	case o == noOperators, o == operatorsBroken:
+		return o
+	case !isOn:
+		return operatorsSilent
+	case !canRun:
+		return o
+	case o == operatorsSilent:
+		return operatorsBusy
+	default:
+		return operatorsReady
+	}
+}
+
+// observe returns what they show: one that says nothing looks as ready as it was.
+func (o operatorState) observe(now time.Time) ObservedOperator {
+	seen := ObservedOperator{Name: "etcd", LastSeen: now}
+	switch o {
+	case operatorsSilent:
+		seen.LastSeen = now.Add(-time.Hour)
+	case operatorsBusy:
+		seen.Problem = "progressing"
+	case operatorsBroken:
+		seen.Problem = "degraded"
+	case noOperators, operatorsReady:
+	}
+	return seen
 }
 
 func (m modelMachine) tick() modelMachine {
@@ -436,6 +481,6 @@ func noRecord() modelRecord {
 
 // format shows a state to the reader of a failure.
 func (s modelState) format() string {
-	return fmt.Sprintf("want %s; machines %v, spot %t, new %t, refused %q, API %d, nodes %v; record %+v; reported %s/%s",
-		s.desired, s.machines, s.spot, s.isNew, s.refuses, s.apiPasses, s.nodes, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
+	return fmt.Sprintf("want %s; machines %v, spot %t, new %t, refused %q, API %d, nodes %v, operators %q; record %+v; reported %s/%s",
+		s.desired, s.machines, s.spot, s.isNew, s.refuses, s.apiPasses, s.nodes, s.operators, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
 }

@@ -73,6 +73,11 @@ type Observed struct {
 	// empty if they were.
 	ReplacementError     string
 	IsReplacementResting bool
+	// Operators are the ClusterOperators of a cluster of OpenShift, and OperatorsError says why they could not be read; only where
+	// NeedsOperators is true. WereOperatorsMissing says that the report before named some.
+	Operators            []ObservedOperator
+	OperatorsError       string
+	WereOperatorsMissing bool
 	// Approvable are the names of certificate requests that the judge would approve, sorted.
 	Approvable []string
 	// ApprovalError says why an approval that was handed in was not made; empty if none failed.

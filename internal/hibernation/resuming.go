@@ -112,6 +112,7 @@ func clusterRuns(o Observed) Plan {
 	if o.isInAftercare() {
 		p.ProbeInterval = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
 	}
+	p.Degraded = o.operatorsCondition()
 	p.Ready.Message += o.endedStopNote() + o.timerNote(p.Record)
 	return o.withAction(p)
 }

@@ -90,6 +90,9 @@ const (
 	FailedToApproveReason = "FailedToApprove"
 	// WaitingForNodesReason means that nodes have not reported since the machines were started.
 	WaitingForNodesReason = "WaitingForNodes"
+	// WaitingForClusterOperatorsReason means that the nodes of a cluster of OpenShift are back, and ClusterOperators are not ready or have not
+	// reported since the machines were started.
+	WaitingForClusterOperatorsReason = "WaitingForClusterOperators"
 	// APIUnreachableReason means that the cluster should run but its API server does not answer.
 	APIUnreachableReason = "APIUnreachable"
 )
@@ -112,6 +115,9 @@ const (
 	MachinesMissingReason = "MachinesMissing"
 	// NodesMissingReason means that the cluster runs without nodes, which the message names.
 	NodesMissingReason = "NodesMissing"
+	// ClusterOperatorsNotReadyReason means that the resume has waited long enough for ClusterOperators, which the message names. They are
+	// looked at for ten minutes more.
+	ClusterOperatorsNotReadyReason = "ClusterOperatorsNotReady"
 	// AsExpectedReason means that nothing is missing, or nothing hangs, any more.
 	AsExpectedReason = "AsExpected"
 )

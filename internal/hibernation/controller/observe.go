@@ -206,6 +206,8 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	case hibernation.NeedsNodes(seen.Observed):
 		q.Depth = targetcluster.ReadNodes
 	}
+	seen.WereOperatorsMissing = wereOperatorsMissing(cd)
+	q.WantsOperators = seen.WereOperatorsMissing && q.Depth == targetcluster.ReadRequests
 	q.WantsSurvey = hibernation.MayBeSurveyed(seen.Observed) && c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
 	look, isKnown := c.pool.Ask(q)
 	if !isKnown {
@@ -237,8 +239,37 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	if _, ok := seen.actuator.(actuator.Terminator); !ok && seen.DesiredPowerState == hivev1.PowerStateHibernating {
 		seen.Replaceable = nil
 	}
-	if q.Depth >= targetcluster.ReadRequests {
-		seen.judgeRequests(look)
+	if q.Depth < targetcluster.ReadRequests {
+		return nil
+	}
+	seen.judgeRequests(look)
+	return c.observeOperators(q, seen, look)
+}
+
+// wereOperatorsMissing reports whether the report before named ClusterOperators, so that they are read with the next look.
+func wereOperatorsMissing(cd *hivev1.ClusterDeployment) bool {
+	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)
+	degraded := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterDegradedCondition)
+	return ready != nil && ready.Reason == hivev1.WaitingForClusterOperatorsReason || degraded != nil && degraded.Reason == hivev1.ClusterOperatorsNotReadyReason
+}
+
+// observeOperators reads ClusterOperators once a cluster of OpenShift is back but for them, because they cost more than a look at its nodes.
+func (c Controller) observeOperators(q targetcluster.Question, seen *clusterObservation, look targetcluster.Look) error {
+	if !look.IsOpenShift || !hibernation.NeedsOperators(seen.Observed) {
+		return nil
+	}
+	if !look.WantsOperators {
+		q.WantsOperators = true
+		c.pool.AskFurther(q, look)
+		return reconcile.ErrPending
+	}
+	if seen.Operators = look.Operators; look.OperatorsErr != nil {
+		seen.OperatorsError = targetcluster.DescribeError(look.OperatorsErr)
+	}
+	for i := range seen.Operators {
+		if at := &seen.Operators[i].LastSeen; !at.IsZero() { // They are times of the cluster.
+			*at = at.Add(-seen.clockAhead)
+		}
 	}
 	return nil
 }

@@ -57,8 +57,10 @@ func TestWhatAHibernationMayRunIntoIsTold(t *testing.T) {
 	// What is known of certificates goes on to be told while the cluster sleeps.
 	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, torporv1alpha1.UntilAnnotation, check.WakeBy.Add(time.Hour).UTC().Format(time.RFC3339)))
 	s.awaitCondition(t, expectedCondition{possible, "False", torporv1alpha1.StopOutlastsCertificatesFinding, []string{"WebhookBlocksWakeUp: "}})
-	at := fmt.Sprintf("%v", float64(check.WakeBy.Unix()))
-	e.awaitMetric(t, "torpor_cluster_wake_by_timestamp_seconds", map[string]string{clean.key.Namespace: at, s.key.Namespace: at})
+	for _, cluster := range []*testCluster{clean, s} {
+		series := "torpor_cluster_wake_by_timestamp_seconds name=" + cluster.key.Name + " namespace=" + cluster.key.Namespace
+		testenv.ExpectEqual(t, series, float64(check.WakeBy.Unix()), e.gatherMetrics(t)[series])
+	}
 }
 
 func TestClustersAreSurveyedInTurn(t *testing.T) {

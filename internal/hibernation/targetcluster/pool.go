@@ -97,6 +97,8 @@ type Question struct {
 	// WakeUp is when the cluster's last resume began; a connection from before is of no use.
 	WakeUp time.Time
 	Depth  Depth
+	// WantsOperators asks for the ClusterOperators of a cluster of OpenShift, too; only beside the certificate requests.
+	WantsOperators bool
 	// WantsSurvey asks for what a stop may run into, too, if there is room for that now.
 	WantsSurvey bool
 }
@@ -125,6 +127,9 @@ type Look struct {
 	// Replaced are the names of Machines that were deleted since a pass was told, and Replacement is what became of the last attempt.
 	Replaced    []string
 	Replacement Replacement
+	// Operators are ClusterOperators, and OperatorsErr says why there are none to see.
+	Operators    []hibernation.ObservedOperator
+	OperatorsErr error
 	// Survey is what a stop may run into; nil if that was not looked for.
 	Survey *stopcheck.Survey
 }
@@ -197,6 +202,15 @@ func (p *Pool) Ask(q Question) (Look, bool) {
 	return Look{}, false
 }
 
+// AskFurther asks for what a look has not read. The Machines that it told of are told once more, by the answer: the pass ends without a report.
+func (p *Pool) AskFurther(q Question, seen Look) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.register(q)
+	c.replaced = append(seen.Replaced, c.replaced...)
+	p.hurry(c)
+}
+
 func (p *Pool) register(q Question) *pooledCluster {
 	c := p.clusters[q.Cluster]
 	if c == nil {
@@ -227,7 +241,8 @@ func (p *Pool) Prepare(q Question) {
 }
 
 func (l *Look) answers(q Question) bool {
-	return l.Secret == q.Secret && l.WakeUp.Equal(q.WakeUp) && l.Depth >= q.Depth && (l.WantsSurvey || !q.WantsSurvey)
+	return l.Secret == q.Secret && l.WakeUp.Equal(q.WakeUp) && l.Depth >= q.Depth &&
+		(l.WantsSurvey || !q.WantsSurvey) && (l.WantsOperators || !q.WantsOperators)
 }
 
 // IsPlain reports whether a cluster that has answered is none of OpenShift.
@@ -526,7 +541,13 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 	} else if err != nil {
 		return err
 	}
-	return c.readMachines(ctx, look)
+	if err := c.readMachines(ctx, look); err != nil {
+		return err
+	}
+	if look.WantsOperators && look.IsOpenShift {
+		look.Operators, look.OperatorsErr = c.ListOperators(ctx)
+	}
+	return nil
 }
 
 // readMachines knows of none where the kubeconfig's user may not list them before a hibernation: nothing is terminated then.

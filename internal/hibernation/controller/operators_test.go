@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// TestAResumeWaitsForOperatorsThatHaveReportedSince has a cluster of OpenShift whose operator looks ready all the time, because nobody
+// has written its conditions since before the hibernation.
+func TestAResumeWaitsForOperatorsThatHaveReportedSince(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.InstallCRDs(t, "testdata/openshift-machines.yaml", "testdata/openshift-operators.yaml")
+	const operatorNamespace = "openshift-etcd-operator"
+	for _, name := range []string{machineNamespace, operatorNamespace} {
+		e.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	long := metav1.NewTime(time.Now().Add(-time.Hour))
+	operator := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{
+		"conditions": []any{
+			map[string]any{"type": "Available", "status": "True", "lastTransitionTime": long.UTC().Format(time.RFC3339)},
+			map[string]any{"type": "Degraded", "status": "False", "lastTransitionTime": long.UTC().Format(time.RFC3339)},
+		},
+		"relatedObjects": []any{map[string]any{"group": "", "resource": "namespaces", "name": operatorNamespace}},
+	}}}
+	operator.SetGroupVersionKind(schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "ClusterOperator"})
+	operator.SetName("etcd")
+	e.ExpectCreated(t, operator)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: operatorNamespace, Name: "openshift-cluster-etcd-operator-lock"},
+		Spec:       coordinationv1.LeaseSpec{AcquireTime: new(metav1.NewMicroTime(long.Time)), RenewTime: new(metav1.NewMicroTime(long.Time))},
+	}
+	e.ExpectCreated(t, lease)
+	e.startManager(t, clouds())
+	s := e.newCluster(t, nil)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.WaitingForClusterOperatorsReason, []string{"waiting for ClusterOperators"}})
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterUnreachableCondition, "False", hivev1.ClusterReachableReason, nil})
+
+	// It takes its lease, which says nothing of what it operates yet, and holds it on.
+	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(time.Second)))
+	testenv.ExpectNoError(t, e.Client.Update(t.Context(), lease))
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+}

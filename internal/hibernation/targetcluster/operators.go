@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/internal/hibernation"
+)
+
+const (
+	operatorsPath = "/apis/config.openshift.io/v1/clusteroperators"
+	leasesPath    = "/apis/coordination.k8s.io/v1/leases"
+	// maxOperators is ten times what OpenShift has.
+	maxOperators = 500
+	// operatorSuffix ends the namespaces in which operators run, but for a few.
+	operatorSuffix = "-operator"
+	// operatorSyncTime is how long an operator that has just begun takes to look at what it operates, and to say so.
+	operatorSyncTime = 30 * time.Second
+)
+
+// clusterOperator is a ClusterOperator with the namespaces that may have its lease.
+type clusterOperator struct {
+	hibernation.ObservedOperator
+	namespaces []string
+}
+
+// ListOperators returns the ClusterOperators of a cluster of OpenShift, with their signs of life by the cluster's clock. A cluster that
+// serves none, or does not show them, has none.
+func (c *ClusterClient) ListOperators(ctx context.Context) ([]hibernation.ObservedOperator, error) {
+	var all []clusterOperator
+	err := c.listItems(ctx, operatorsPath, func(item []byte) error {
+		if len(all) >= maxOperators {
+			return errTooManyItems
+		}
+		operator, err := decodeOperator(item)
+		all = append(all, operator)
+		return err
+	})
+	switch {
+	case k8serrors.IsNotFound(err), k8serrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list ClusterOperators: %w", err)
+	}
+	renewed, err := c.listOperatorLeases(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var operators []hibernation.ObservedOperator
+	for _, o := range all {
+		for _, namespace := range o.namespaces {
+			if at := renewed[namespace]; at.After(o.LastSeen) {
+				o.LastSeen = at
+			}
+		}
+		operators = append(operators, o.ObservedOperator)
+	}
+	return operators, nil
+}
+
+// decodeOperator reads the few fields of a ClusterOperator that matter.
+func decodeOperator(item []byte) (clusterOperator, error) {
+	var o struct {
+		Metadata struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+		Status struct {
+			Conditions     json.RawMessage `json:"conditions"`
+			RelatedObjects json.RawMessage `json:"relatedObjects"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(item, &o); err != nil || len(o.Metadata.Name) > maxNameBytes {
+		return clusterOperator{}, errMalformed
+	}
+	conditions, err := decodeInnerList[operatorCondition](o.Status.Conditions)
+	if err != nil {
+		return clusterOperator{}, err
+	}
+	related, err := decodeInnerList[relatedObject](o.Status.RelatedObjects)
+	if err != nil {
+		return clusterOperator{}, err
+	}
+	out := clusterOperator{ObservedOperator: hibernation.ObservedOperator{Name: o.Metadata.Name}, namespaces: operatorNamespaces(related)}
+	for _, condition := range conditions {
+		if at := condition.LastTransitionTime.Time; at.After(out.LastSeen) {
+			out.LastSeen = at
+		}
+		if out.Problem == "" {
+			out.Problem = condition.problem()
+		}
+	}
+	return out, nil
+}
+
+type operatorCondition struct {
+	Type               string      `json:"type"`
+	Status             string      `json:"status"`
+	LastTransitionTime metav1.Time `json:"lastTransitionTime"`
+}
+
+// problem says what is not as it should be; empty if nothing is, or if the condition is of another kind.
+func (c operatorCondition) problem() string {
+	switch {
+	case c.Type == "Available" && c.Status != string(metav1.ConditionTrue):
+		return "not available"
+	case c.Type == "Degraded" && c.Status == string(metav1.ConditionTrue):
+		return "degraded"
+	case c.Type == "Progressing" && c.Status == string(metav1.ConditionTrue):
+		return "progressing"
+	default:
+		return ""
+	}
+}
+
+type relatedObject struct {
+	Resource string `json:"resource"`
+	Name     string `json:"name"`
+}
+
+// operatorNamespaces returns where the operator itself may run: a lease of what it operates says nothing of it.
+func operatorNamespaces(related []relatedObject) []string {
+	var all, own []string
+	for _, r := range related {
+		if r.Resource != "namespaces" {
+			continue
+		}
+		all = append(all, r.Name)
+		if strings.HasSuffix(r.Name, operatorSuffix) {
+			own = append(own, r.Name)
+		}
+	}
+	if len(own) > 0 {
+		return own
+	}
+	return all
+}
+
+// listOperatorLeases returns the newest renewal of a lease in each namespace. One that was taken a moment ago does not count: whoever has it
+// has not said yet how things are.
+func (c *ClusterClient) listOperatorLeases(ctx context.Context) (map[string]time.Time, error) {
+	renewed := map[string]time.Time{}
+	err := c.listItems(ctx, leasesPath, func(item []byte) error {
+		var lease struct {
+			Metadata struct {
+				Namespace string `json:"namespace"`
+			} `json:"metadata"`
+			Spec struct {
+				AcquireTime *metav1.MicroTime `json:"acquireTime"`
+				RenewTime   *metav1.MicroTime `json:"renewTime"`
+			} `json:"spec"`
+		}
+		if err := json.Unmarshal(item, &lease); err != nil || len(lease.Metadata.Namespace) > maxNameBytes {
+			return errMalformed
+		}
+		taken, at := lease.Spec.AcquireTime, lease.Spec.RenewTime
+		isOfNode := slices.Contains([]string{corev1.NamespaceNodeLease, metav1.NamespaceSystem}, lease.Metadata.Namespace)
+		if isOfNode || at == nil || taken != nil && at.Sub(taken.Time) < operatorSyncTime {
+			return nil
+		}
+		if at.After(renewed[lease.Metadata.Namespace]) {
+			renewed[lease.Metadata.Namespace] = at.Time
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the leases of operators: %w", err)
+	}
+	return renewed, nil
+}
