@@ -51,6 +51,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/cloud/azure"
 	"github.com/torpor-dev/torpor/internal/cloud/gcp"
+	"github.com/torpor-dev/torpor/internal/cloud/ibmcloud"
 	"github.com/torpor-dev/torpor/internal/cloud/libvirt"
 	"github.com/torpor-dev/torpor/internal/cloud/openstack"
 	"github.com/torpor-dev/torpor/internal/egress"
@@ -399,6 +400,7 @@ func listPlatforms(o Options) []actuator.Describer {
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
 		azure.New(azure.Options{Endpoints: o.endpoints}),
 		gcp.New(gcp.Options{Endpoints: o.endpoints}),
+		ibmcloud.New(ibmcloud.Options{Endpoints: o.endpoints}),
 		libvirt.New(libvirt.Options{Endpoints: o.endpoints, Socket: o.LibvirtSocket}),
 		openstack.New(openstack.Options{Endpoints: o.endpoints}),
 	}

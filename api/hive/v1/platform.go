@@ -17,6 +17,9 @@ type Platform struct {
 	// GCP is Google Cloud.
 	// +optional
 	GCP *GCPPlatform `json:"gcp,omitempty"`
+	// IBMCloud is IBM Cloud VPC.
+	// +optional
+	IBMCloud *IBMCloudPlatform `json:"ibmcloud,omitempty"`
 	// Libvirt is one host with virtual machines of libvirt.
 	// +optional
 	Libvirt *LibvirtPlatform `json:"libvirt,omitempty"`

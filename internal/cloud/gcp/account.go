@@ -16,9 +16,9 @@ import (
 // computeURL is Compute Engine; nothing of an answer or a Secret changes it.
 const computeURL = "https://compute.googleapis.com/compute/v1/projects/"
 
-// account is a service account, which speaks for the instances of its project.
-type account struct {
-	client rest.Client
+// projectAccount is a service account, which speaks for the instances of its project.
+type projectAccount struct {
+	client rest.APIClient
 	// name is a hash of all that the account is made of, and owner the project's name among all accounts of all clouds.
 	name, owner string
 	project     string
@@ -27,7 +27,7 @@ type account struct {
 }
 
 // accountOf returns the account of the target's service account; a changed Secret gets another one.
-func (a *Actuator) accountOf(t actuator.Target) (*account, error) {
+func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 	s, err := readCredentials(t.Credentials)
 	if err != nil {
 		return nil, err
@@ -38,17 +38,17 @@ func (a *Actuator) accountOf(t actuator.Target) (*account, error) {
 		disks = strconv.FormatBool(*t.DiscardLocalDisks)
 	}
 	fields := []string{s.ProjectID, s.ClientEmail, s.PrivateKeyID, s.PrivateKey, disks}
-	return a.accounts.GetOrBuild(fields, func(name string) *account {
-		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.Token, error) { return a.fetchToken(ctx, s) })
-		return &account{
-			client: rest.Client{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
+	return a.accounts.GetOrBuild(fields, func(name string) *projectAccount {
+		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.AccessToken, error) { return a.fetchToken(ctx, s) })
+		return &projectAccount{
+			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
 			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, starts: orders.NewPendingStarts(a.options.Clock),
 		}
 	}), nil
 }
 
-// request is one call of Compute Engine.
-type request struct {
+// computeRequest is one call of Compute Engine.
+type computeRequest struct {
 	// operation names it in messages.
 	operation, method string
 	// path is below the project.
@@ -58,7 +58,7 @@ type request struct {
 }
 
 // call makes one call, and explains what it ends with.
-func (c *account) call(ctx context.Context, r request, result any) error {
+func (c *projectAccount) call(ctx context.Context, r computeRequest, result any) error {
 	address := computeURL + url.PathEscape(c.project) + r.path
 	if len(r.query) > 0 {
 		address += "?" + r.query.Encode()
@@ -71,4 +71,4 @@ func (c *account) call(ctx context.Context, r request, result any) error {
 }
 
 // listTimeout is for all pages of a listing together.
-func (c *account) listTimeout() time.Duration { return maxListingCalls * c.client.Timeout }
+func (c *projectAccount) listTimeout() time.Duration { return maxListingCalls * c.client.Timeout }

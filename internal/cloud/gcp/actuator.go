@@ -45,7 +45,7 @@ type Options struct {
 // Actuator stops and starts instances at Google Cloud. It is safe for concurrent use.
 type Actuator struct {
 	options  Options
-	accounts *rest.Accounts[*account]
+	accounts *rest.AccountCache[*projectAccount]
 }
 
 // New returns an Actuator; it does not call the cloud.
@@ -62,7 +62,7 @@ func New(o Options) *Actuator {
 	if o.Attempts == 0 {
 		o.Attempts = 4
 	}
-	return &Actuator{options: o, accounts: rest.NewAccounts[*account]()}
+	return &Actuator{options: o, accounts: rest.NewAccountCache[*projectAccount]()}
 }
 
 // Platform implements actuator.Actuator.
@@ -127,19 +127,19 @@ func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) e
 
 // StopAll implements actuator.BatchActuator. A stop is sent once: whoever has one sent again first reads whether it is still wanted.
 func (a *Actuator) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
-	return a.orderAll(t, stop, clusters, func(c *account, m machineName) error { return c.stopInstance(ctx, m, t.DiscardLocalDisks) })
+	return a.orderAll(t, stop, clusters, func(c *projectAccount, m machineName) error { return c.stopInstance(ctx, m, t.DiscardLocalDisks) })
 }
 
 // StartAll implements actuator.BatchActuator.
 func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
-	return a.orderAll(t, start, clusters, func(c *account, m machineName) error {
+	return a.orderAll(t, start, clusters, func(c *projectAccount, m machineName) error {
 		_, err := rest.RetryUnreachable(ctx, a.options.Attempts, func() (struct{}, error) { return struct{}{}, c.startInstance(ctx, m) })
 		return err
 	})
 }
 
 // orderAll stops or starts machines of clusters by one call each, and returns an error for each cluster.
-func (a *Actuator) orderAll(t actuator.Target, operation string, clusters [][]string, do func(*account, machineName) error) []error {
+func (a *Actuator) orderAll(t actuator.Target, operation string, clusters [][]string, do func(*projectAccount, machineName) error) []error {
 	c, err := a.accountOf(t)
 	if err != nil {
 		return slices.Repeat([]error{err}, len(clusters))

@@ -222,19 +222,19 @@ func TestOwnersOfInstances(t *testing.T) {
 		return map[string]string{clusterLabelPrefix + infraID: value, "team": "blue"}
 	}
 	for name, row := range map[string]struct {
-		vm     instance
+		vm     computeInstance
 		wanted []string
 		owner  string
 	}{
-		"a name and a label":                                    {instance{Name: "a-worker", Labels: label("a", "owned")}, []string{"a"}, "a"},
-		"a name without a label, as Hive finds it":              {instance{Name: "a-worker", Labels: map[string]string{"team": "blue"}}, []string{"a"}, "a"},
-		"a name that begins with another one":                   {instance{Name: "ab-worker"}, []string{"a"}, ""},
-		"a name that is the infraID":                            {instance{Name: "a"}, []string{"a"}, ""},
-		"a label of another cluster":                            {instance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a"}, ""},
-		"a label of another cluster that is also wanted":        {instance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a", "a-b"}, "a-b"},
-		"a label that says that it is shared":                   {instance{Name: "a-worker", Labels: label("a", "shared")}, []string{"a"}, ""},
-		"a label and another name":                              {instance{Name: "bastion", Labels: label("a", "owned")}, []string{"a"}, ""},
-		"without a label the longest name of those wanted wins": {instance{Name: "a-b-worker"}, []string{"a", "a-b", "a-b-c"}, "a-b"},
+		"a name and a label":                                    {computeInstance{Name: "a-worker", Labels: label("a", "owned")}, []string{"a"}, "a"},
+		"a name without a label, as Hive finds it":              {computeInstance{Name: "a-worker", Labels: map[string]string{"team": "blue"}}, []string{"a"}, "a"},
+		"a name that begins with another one":                   {computeInstance{Name: "ab-worker"}, []string{"a"}, ""},
+		"a name that is the infraID":                            {computeInstance{Name: "a"}, []string{"a"}, ""},
+		"a label of another cluster":                            {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a"}, ""},
+		"a label of another cluster that is also wanted":        {computeInstance{Name: "a-b-worker", Labels: label("a-b", "owned")}, []string{"a", "a-b"}, "a-b"},
+		"a label that says that it is shared":                   {computeInstance{Name: "a-worker", Labels: label("a", "shared")}, []string{"a"}, ""},
+		"a label and another name":                              {computeInstance{Name: "bastion", Labels: label("a", "owned")}, []string{"a"}, ""},
+		"without a label the longest name of those wanted wins": {computeInstance{Name: "a-b-worker"}, []string{"a", "a-b", "a-b-c"}, "a-b"},
 	} {
 		if got := ownerOf(&row.vm, row.wanted); got != row.owner {
 			t.Errorf("%s: found %q, want %q", name, got, row.owner)

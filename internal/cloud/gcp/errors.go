@@ -16,7 +16,7 @@ import (
 )
 
 // explainError turns what a call ended with into a *orders.RefusedError or an *actuator.Error with a message that is the same each time.
-func (c *account) explainError(operation string, err error) error {
+func (c *projectAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
 	}
@@ -41,7 +41,7 @@ func (c *account) explainError(operation string, err error) error {
 }
 
 // explainOrder returns why an order that was taken failed; nil if it did not.
-func (c *account) explainOrder(operation string, taken *order) error {
+func (c *projectAccount) explainOrder(operation string, taken *takenOrder) error {
 	if !taken.hasEnded() || taken.Error == nil || len(taken.Error.Errors) == 0 {
 		return nil
 	}

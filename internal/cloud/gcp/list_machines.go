@@ -54,8 +54,8 @@ func isResourceName(text string) bool {
 	return text != "" && len(text) <= maxNameBytes && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
 
-// instance is a machine as Compute Engine tells it, as far as Torpor reads it.
-type instance struct {
+// computeInstance is a machine as Compute Engine tells it, as far as Torpor reads it.
+type computeInstance struct {
 	Name       string            `json:"name"`
 	Status     string            `json:"status"`
 	Labels     map[string]string `json:"labels"`
@@ -70,7 +70,7 @@ type instance struct {
 // instancePage is one page of a listing over all zones.
 type instancePage struct {
 	Items map[string]struct {
-		Instances []instance `json:"instances"`
+		Instances []computeInstance `json:"instances"`
 		Warning   *struct {
 			Code string `json:"code"`
 		} `json:"warning"`
@@ -84,7 +84,7 @@ const pageFields = "items/*/instances(name,status,labels,networkInterfaces(netwo
 
 // listMachines returns the instances of clusters. Every page is read before anything is decided: an instance on a page that is missing would
 // look gone, and the cluster would count as stopped while it runs.
-func (c *account) listMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+func (c *projectAccount) listMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	all, cancel := context.WithTimeout(ctx, c.listTimeout())
 	defer cancel()
 	found, count := map[string][]actuator.Machine{}, 0
@@ -94,7 +94,7 @@ func (c *account) listMachines(ctx context.Context, infraIDs []string) (map[stri
 	}
 	for n := 0; ; n++ {
 		var page instancePage
-		err := c.call(all, request{operation: list, method: http.MethodGet, path: "/aggregated/instances", query: query}, &page)
+		err := c.call(all, computeRequest{operation: list, method: http.MethodGet, path: "/aggregated/instances", query: query}, &page)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 			return nil, unreachableErrorf(list, "its list takes too long")
@@ -136,7 +136,7 @@ func filterOf(infraIDs []string) string {
 }
 
 // addPage sorts the instances of a page by the clusters that are wanted, and returns how many there were.
-func (c *account) addPage(found map[string][]actuator.Machine, page instancePage, infraIDs []string) (int, error) {
+func (c *projectAccount) addPage(found map[string][]actuator.Machine, page instancePage, infraIDs []string) (int, error) {
 	if len(page.Unreachables) > 0 {
 		return 0, unreachableErrorf(list, "some of its zones do not answer, such as %.100q", page.Unreachables[0])
 	}
@@ -162,7 +162,7 @@ func (c *account) addPage(found map[string][]actuator.Machine, page instancePage
 
 // ownerOf returns which of the clusters an instance is of, or nothing. A label that names a cluster decides where there is one; without it
 // the longest infraID does that the name begins with, because that of one cluster may begin with that of another.
-func ownerOf(vm *instance, infraIDs []string) string {
+func ownerOf(vm *computeInstance, infraIDs []string) string {
 	isLabelled, owner := false, ""
 	for key := range vm.Labels {
 		isLabelled = isLabelled || strings.HasPrefix(key, clusterLabelPrefix)
@@ -176,7 +176,7 @@ func ownerOf(vm *instance, infraIDs []string) string {
 	return owner
 }
 
-func (c *account) describeMachine(name machineName, vm *instance) actuator.Machine {
+func (c *projectAccount) describeMachine(name machineName, vm *computeInstance) actuator.Machine {
 	machine := actuator.Machine{ID: name.id(), Name: name.name, State: stateOf(vm.Status), Account: c.owner}
 	for _, i := range vm.Interfaces {
 		machine.Addresses = append(machine.Addresses, i.NetworkIP)

@@ -20,7 +20,7 @@ import (
 const computeScope = "https://www.googleapis.com/auth/compute"
 
 // fetchToken signs a request for a token with the key of the service account, and sends it.
-func (a *Actuator) fetchToken(ctx context.Context, account serviceAccount) (rest.Token, error) {
+func (a *Actuator) fetchToken(ctx context.Context, account serviceAccount) (rest.AccessToken, error) {
 	config := jwt.Config{
 		Email: account.ClientEmail, PrivateKey: []byte(account.PrivateKey), PrivateKeyID: account.PrivateKeyID, Scopes: []string{computeScope}, TokenURL: tokenURL,
 	}
@@ -31,12 +31,12 @@ func (a *Actuator) fetchToken(ctx context.Context, account serviceAccount) (rest
 	bound := &http.Client{Transport: send, CheckRedirect: a.options.HTTPClient.CheckRedirect}
 	token, err := config.TokenSource(context.WithValue(ctx, oauth2.HTTPClient, bound)).Token()
 	if err != nil {
-		return rest.Token{}, explainLogin(ctx, account, err)
+		return rest.AccessToken{}, explainLogin(ctx, account, err)
 	}
 	if token.AccessToken == "" || token.Expiry.IsZero() {
-		return rest.Token{}, unreachableErrorf(login, "its answer has no token")
+		return rest.AccessToken{}, unreachableErrorf(login, "its answer has no token")
 	}
-	return rest.Token{Value: token.AccessToken, Expires: token.Expiry}, nil
+	return rest.AccessToken{Value: token.AccessToken, Expires: token.Expiry}, nil
 }
 
 // roundTripperFunc is a transport.

@@ -23,8 +23,8 @@ const (
 	start = "instances.start"
 )
 
-// order is what becomes of an order that was taken: Google Cloud finds out only then whether it has room.
-type order struct {
+// takenOrder is what becomes of an order that was taken: Google Cloud finds out only then whether it has room.
+type takenOrder struct {
 	Name   string `json:"name"`
 	Status string `json:"status"`
 	Error  *struct {
@@ -35,17 +35,17 @@ type order struct {
 	} `json:"error"`
 }
 
-func (o *order) hasEnded() bool { return o.Status == "DONE" }
+func (o *takenOrder) hasEnded() bool { return o.Status == "DONE" }
 
 // stopInstance stops one instance.
-func (c *account) stopInstance(ctx context.Context, m machineName, discard *bool) error {
+func (c *projectAccount) stopInstance(ctx context.Context, m machineName, discard *bool) error {
 	c.starts.Forget(m.id())
 	query := url.Values{}
 	if discard != nil {
 		query.Set("discardLocalSsd", strconv.FormatBool(*discard))
 	}
-	var taken order
-	err := c.call(ctx, request{operation: stop, method: http.MethodPost, path: m.path() + "/stop", query: query}, &taken)
+	var taken takenOrder
+	err := c.call(ctx, computeRequest{operation: stop, method: http.MethodPost, path: m.path() + "/stop", query: query}, &taken)
 	if err == nil {
 		return c.explainOrder(stop, &taken)
 	}
@@ -54,19 +54,19 @@ func (c *account) stopInstance(ctx context.Context, m machineName, discard *bool
 
 // startInstance starts one instance, whatever turned it off. Of a start that was taken before, and of which nothing is known yet, it says
 // what became of it.
-func (c *account) startInstance(ctx context.Context, m machineName) error {
+func (c *projectAccount) startInstance(ctx context.Context, m machineName) error {
 	if earlier := c.starts.Find(m.id()); earlier != "" {
 		return c.followStart(ctx, m, earlier)
 	}
-	var taken order
-	err := c.call(ctx, request{operation: start, method: http.MethodPost, path: m.path() + "/start"}, &taken)
+	var taken takenOrder
+	err := c.call(ctx, computeRequest{operation: start, method: http.MethodPost, path: m.path() + "/start"}, &taken)
 	if hasClass(err, actuator.WrongState) {
 		found, getErr := c.readInstance(ctx, m, start)
 		if getErr != nil {
 			return getErr
 		}
 		if found.Status == "SUSPENDED" {
-			err = c.call(ctx, request{operation: start, method: http.MethodPost, path: m.path() + "/resume"}, &taken)
+			err = c.call(ctx, computeRequest{operation: start, method: http.MethodPost, path: m.path() + "/resume"}, &taken)
 		}
 	}
 	switch {
@@ -82,9 +82,9 @@ func (c *account) startInstance(ctx context.Context, m machineName) error {
 }
 
 // followStart reads once what became of a start.
-func (c *account) followStart(ctx context.Context, m machineName, name string) error {
-	var taken order
-	err := c.call(ctx, request{operation: start, method: http.MethodGet, path: "/zones/" + m.zone + "/operations/" + name}, &taken)
+func (c *projectAccount) followStart(ctx context.Context, m machineName, name string) error {
+	var taken takenOrder
+	err := c.call(ctx, computeRequest{operation: start, method: http.MethodGet, path: "/zones/" + m.zone + "/operations/" + name}, &taken)
 	switch {
 	case hasClass(err, actuator.NotFound), hasClass(err, actuator.PermissionDenied):
 		// It was long ago, or nobody may know. The instance itself shows whether it has started.
@@ -99,15 +99,15 @@ func (c *account) followStart(ctx context.Context, m machineName, name string) e
 	return c.explainOrder(start, &taken)
 }
 
-func (c *account) readInstance(ctx context.Context, m machineName, operation string) (instance, error) {
-	var found instance
-	err := c.call(ctx, request{operation: operation, method: http.MethodGet, path: m.path(), query: url.Values{"fields": {"name,status"}}}, &found)
+func (c *projectAccount) readInstance(ctx context.Context, m machineName, operation string) (computeInstance, error) {
+	var found computeInstance
+	err := c.call(ctx, computeRequest{operation: operation, method: http.MethodGet, path: m.path(), query: url.Values{"fields": {"name,status"}}}, &found)
 	return found, err
 }
 
 // acceptState returns no error for an instance that is, or becomes, what was asked for: a refusal may only mean that another order is under
 // way.
-func (c *account) acceptState(ctx context.Context, m machineName, operation string, refusal error, accepted ...actuator.MachineState) error {
+func (c *projectAccount) acceptState(ctx context.Context, m machineName, operation string, refusal error, accepted ...actuator.MachineState) error {
 	if !hasClass(refusal, actuator.WrongState) {
 		return refusal
 	}

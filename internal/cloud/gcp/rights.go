@@ -20,7 +20,7 @@ const testRights = "instances.testIamPermissions"
 
 // requireRights asks what the service account may do with one machine of each zone: a cluster that is stopped without the right to start it
 // could not wake. Rights are given for projects, folders and by conditions on names, and hardly ever for single machines.
-func (c *account) requireRights(ctx context.Context, ids []string) error {
+func (c *projectAccount) requireRights(ctx context.Context, ids []string) error {
 	ofZone := map[string]machineName{}
 	for _, id := range ids {
 		if m, ok := parseMachineName(id); ok {
@@ -35,12 +35,12 @@ func (c *account) requireRights(ctx context.Context, ids []string) error {
 	return work.Wait()
 }
 
-func (c *account) requireRightsFor(ctx context.Context, m machineName) error {
+func (c *projectAccount) requireRightsFor(ctx context.Context, m machineName) error {
 	needed := []string{"compute.instances.stop", "compute.instances.start"}
 	var granted struct {
 		Permissions []string `json:"permissions"`
 	}
-	err := c.call(ctx, request{
+	err := c.call(ctx, computeRequest{
 		operation: testRights, method: http.MethodPost, path: m.path() + "/testIamPermissions", body: map[string]any{"permissions": needed},
 	}, &granted)
 	if class := actuator.ClassOf(err); err != nil && (class == actuator.PermissionDenied || class == actuator.NotFound) {

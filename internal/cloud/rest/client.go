@@ -23,8 +23,8 @@ import (
 // maxAnswerBytes is for a page of 500 machines of 16 KiB each.
 const maxAnswerBytes = 8 << 20
 
-// Client asks one account. It follows no redirect and no address out of an answer.
-type Client struct {
+// APIClient asks one account. It follows no redirect and no address out of an answer.
+type APIClient struct {
 	// HTTP sends the requests.
 	HTTP *http.Client
 	// Tokens open the account.
@@ -51,7 +51,7 @@ func BoundClient(transport http.RoundTripper) *http.Client {
 
 // Call makes one call, with body as JSON unless it is nil, and reads the JSON of the answer into result unless that is nil. It returns the
 // error of ctx if that ended, a *RefusalError if the cloud refused, and ErrNotJSON, egress.ErrAnswerTooLarge or another error otherwise.
-func (c *Client) Call(ctx context.Context, method, url string, body, result any) error {
+func (c *APIClient) Call(ctx context.Context, method, url string, body, result any) error {
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	err := c.callOnce(limited, method, url, body, result)
@@ -67,7 +67,7 @@ func (c *Client) Call(ctx context.Context, method, url string, body, result any)
 	return err
 }
 
-func (c *Client) callOnce(ctx context.Context, method, url string, body, result any) error {
+func (c *APIClient) callOnce(ctx context.Context, method, url string, body, result any) error {
 	token, err := c.Tokens.get(ctx)
 	if err != nil {
 		return err
@@ -93,13 +93,13 @@ func (c *Client) callOnce(ctx context.Context, method, url string, body, result 
 	return err
 }
 
-// Sender is an http.Client.
-type Sender interface {
+// RequestSender is an http.Client.
+type RequestSender interface {
 	Do(request *http.Request) (*http.Response, error)
 }
 
 // Send sends one request, whose host the caller has fixed, and reads the JSON of the answer as Call does, without a token.
-func Send(client Sender, request *http.Request, result any) error {
+func Send(client RequestSender, request *http.Request, result any) error {
 	request.Header.Set("Accept", "application/json")
 	request.Header.Set("User-Agent", "torpor/"+buildinfo.ReadVersion().Version)
 	answer, err := client.Do(request)

@@ -20,12 +20,12 @@ import (
 )
 
 // newClient returns a client whose tokens are good for as long as is said, and how often one was fetched.
-func newClient(good time.Duration) (Client, *atomic.Int32) {
+func newClient(good time.Duration) (APIClient, *atomic.Int32) {
 	var fetched atomic.Int32
-	tokens := NewTokenCache(clock.RealClock{}, func(context.Context) (Token, error) {
-		return Token{Value: fmt.Sprintf("token-%d", fetched.Add(1)), Expires: time.Now().Add(good)}, nil
+	tokens := NewTokenCache(clock.RealClock{}, func(context.Context) (AccessToken, error) {
+		return AccessToken{Value: fmt.Sprintf("token-%d", fetched.Add(1)), Expires: time.Now().Add(good)}, nil
 	})
-	return Client{HTTP: BoundClient(http.DefaultTransport), Tokens: tokens, Timeout: time.Minute}, &fetched
+	return APIClient{HTTP: BoundClient(http.DefaultTransport), Tokens: tokens, Timeout: time.Minute}, &fetched
 }
 
 func serve(t *testing.T, handler http.HandlerFunc) string {

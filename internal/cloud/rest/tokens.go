@@ -14,8 +14,8 @@ import (
 // tokenRenewal is how long before its end a token is replaced: longer than any call.
 const tokenRenewal = time.Minute
 
-// Token opens an account until Expires.
-type Token struct {
+// AccessToken opens an account until Expires.
+type AccessToken struct {
 	Value   string
 	Expires time.Time
 }
@@ -23,15 +23,15 @@ type Token struct {
 // TokenCache has the token of an account. It is safe for concurrent use, and fetches one token at a time.
 type TokenCache struct {
 	clock    clock.PassiveClock
-	fetch    func(context.Context) (Token, error)
+	fetch    func(context.Context) (AccessToken, error)
 	fetching *semaphore.Weighted
 
 	mu    sync.Mutex
-	known Token
+	known AccessToken
 }
 
 // NewTokenCache returns a cache that fetches tokens when they are needed.
-func NewTokenCache(now clock.PassiveClock, fetch func(context.Context) (Token, error)) *TokenCache {
+func NewTokenCache(now clock.PassiveClock, fetch func(context.Context) (AccessToken, error)) *TokenCache {
 	return &TokenCache{clock: now, fetch: fetch, fetching: semaphore.NewWeighted(1)}
 }
 
@@ -71,6 +71,6 @@ func (c *TokenCache) drop(value string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known.Value == value {
-		c.known = Token{}
+		c.known = AccessToken{}
 	}
 }

@@ -14,17 +14,17 @@ import (
 // maxAccounts is how many accounts are kept: far more than one hub has.
 const maxAccounts = 256
 
-// Accounts keeps what is known of accounts, with their tokens. It is safe for concurrent use.
-type Accounts[T any] struct {
+// AccountCache keeps what is known of accounts, with their tokens. It is safe for concurrent use.
+type AccountCache[T any] struct {
 	mu    sync.Mutex
 	known *lru.Cache
 }
 
-// NewAccounts returns an empty cache.
-func NewAccounts[T any]() *Accounts[T] { return &Accounts[T]{known: lru.New(maxAccounts)} }
+// NewAccountCache returns an empty cache.
+func NewAccountCache[T any]() *AccountCache[T] { return &AccountCache[T]{known: lru.New(maxAccounts)} }
 
 // GetOrBuild returns the account that has these fields, which may be secrets, or builds it. It has a name that holds none of them.
-func (a *Accounts[T]) GetOrBuild(fields []string, build func(name string) T) T {
+func (a *AccountCache[T]) GetOrBuild(fields []string, build func(name string) T) T {
 	sum := sha256.Sum256([]byte(strings.Join(fields, "\x00")))
 	name := hex.EncodeToString(sum[:])
 	a.mu.Lock()

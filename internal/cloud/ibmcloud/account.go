@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibmcloud
+
+import (
+	"context"
+	"maps"
+	"net/url"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
+)
+
+const (
+	// apiVersion is the day whose behaviour of the API is asked for, and generation the only one there is.
+	apiVersion = "2025-08-26"
+	generation = "2"
+)
+
+// regionAccount is an API key, which speaks for the instances of a region.
+type regionAccount struct {
+	client rest.APIClient
+	// name is a hash of all that the account is made of.
+	name   string
+	region string
+	secret string
+	starts orders.PendingStarts
+}
+
+// accountOf returns the account of the target's API key and region; a changed Secret gets another one.
+func (a *Actuator) accountOf(t actuator.Target) (*regionAccount, error) {
+	apiKey, err := readCredentials(t.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkRegion(t.Region); err != nil {
+		return nil, err
+	}
+	return a.accounts.GetOrBuild([]string{apiKey, t.Region}, func(name string) *regionAccount {
+		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.AccessToken, error) { return a.fetchToken(ctx, apiKey) })
+		return &regionAccount{
+			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
+			name:   name, region: t.Region, secret: apiKey, starts: orders.NewPendingStarts(a.options.Clock),
+		}
+	}), nil
+}
+
+// vpcRequest is one call of the API of virtual private clouds.
+type vpcRequest struct {
+	// operation names it in messages.
+	operation, method, path string
+	query                   url.Values
+	body                    any
+}
+
+// call makes one call, and explains what it ends with.
+func (c *regionAccount) call(ctx context.Context, r vpcRequest, result any) error {
+	query := url.Values{"version": {apiVersion}, "generation": {generation}}
+	maps.Copy(query, r.query)
+	address := "https://" + c.region + ".iaas.cloud.ibm.com/v1" + r.path + "?" + query.Encode()
+	err := c.client.Call(ctx, r.method, address, r.body, result)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return c.explainError(r.operation, err)
+}

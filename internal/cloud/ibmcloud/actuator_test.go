@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibmcloud
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+)
+
+func TestCallsAreFew(t *testing.T) {
+	cloud := startIBMCloud(t)
+	clusters := []*simulatedCluster{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}
+	var infraIDs []string
+	var ids [][]string
+	for _, c := range clusters {
+		infraIDs, ids = append(infraIDs, c.infraID), append(ids, c.Create(t, 4))
+	}
+	if _, err := cloud.actuator.ObserveAll(t.Context(), clusters[0].Target(), infraIDs); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range cloud.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
+		if err != nil {
+			t.Errorf("stop cluster %d: %v", i, err)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{login: 1, list: 3, stop: 12}, cloud.countCalls()); diff != "" {
+		t.Errorf("calls for three clusters of four instances, and pages of five (-want +got):\n%s", diff)
+	}
+}
+
+func TestTroubleAtIBMCloud(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault fault
+		op    actuatortest.Operation
+		// calls is how often the operation is called for three instances.
+		calls      int
+		class      actuator.ErrorClass
+		retryAfter time.Duration
+	}{
+		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is the account's":                     {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"a pause of an overloaded cloud is kept":       {fault{operation: list, status: http.StatusServiceUnavailable, retryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"a login may ask for a pause":                  {fault{operation: login, status: http.StatusTooManyRequests, retryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a login that does not answer is unreachable":  {fault{operation: login, status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a stop is never sent again":                   {fault{operation: stop, status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a start is tried again":                       {fault{operation: start, status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a quota is capacity":                          {fault{operation: start, status: http.StatusConflict, code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startIBMCloud(t)
+			c := cloud.newCluster()
+			ids := c.Create(t, 3)
+			cloud.inject(t, row.fault)
+			err := map[actuatortest.Operation]func() error{
+				actuatortest.Observe: func() error { _, err := cloud.actuator.Observe(t.Context(), c.Target()); return err },
+				actuatortest.Stop:    func() error { return cloud.actuator.Stop(t.Context(), c.Target(), ids) },
+				actuatortest.Start:   func() error { return cloud.actuator.Start(t.Context(), c.Target(), ids) },
+			}[row.op]()
+			var pause time.Duration
+			if known, ok := errors.AsType[*actuator.Error](err); ok {
+				pause = known.RetryAfter
+			}
+			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
+				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
+			}
+			if got := cloud.countCalls()[row.fault.operation]; got != row.calls {
+				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
+			}
+		})
+	}
+}
+
+// TestATokenIsRenewed has a token that the cloud does not know any more, and then an API key that it does not.
+func TestATokenIsRenewed(t *testing.T) {
+	cloud := startIBMCloud(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 1)
+	observe := func() error {
+		_, err := cloud.actuator.Observe(t.Context(), c.Target())
+		return err
+	}
+	if err := observe(); err != nil {
+		t.Fatal(err)
+	}
+	cloud.change(func() { cloud.tokens++ })
+	if err := observe(); err != nil {
+		t.Errorf("with a token that has expired: %v, want another login", err)
+	}
+	cloud.change(func() { cloud.isRevoked = true })
+	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
+	if actuator.ClassOf(err) != actuator.CredentialsInvalid || !strings.Contains(err.Error(), "BXNIM0415E: Provided API key could not be found: <hidden>") {
+		t.Errorf("with an API key that was revoked: %v, want class %q and what IBM Cloud says", err, actuator.CredentialsInvalid)
+	}
+	cloud.change(func() { cloud.isRevoked = false })
+	if err := observe(); err != nil {
+		t.Errorf("with an API key that is good again: %v", err)
+	}
+}
+
+// TestAStartThatFailsLaterIsTold has an order that is taken, and fails after the second look at the instance.
+func TestAStartThatFailsLaterIsTold(t *testing.T) {
+	cloud := startIBMCloud(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 1)
+	cloud.change(func() { cloud.instances[ids[0]].status, cloud.startLooks = "stopped", 2 })
+	cloud.inject(t, fault{operation: start, code: "cannot_start_capacity", isLater: true})
+	for i, want := range []struct {
+		class  actuator.ErrorClass
+		starts int
+	}{{"", 1}, {"", 1}, {actuator.NoCapacity, 1}, {"", 2}} {
+		err := cloud.actuator.Start(t.Context(), c.Target(), ids)
+		if err != nil && actuator.ClassOf(err) != want.class || err == nil && want.class != "" {
+			t.Errorf("start %d: found %v, want class %q", i, err, want.class)
+		}
+		cloud.change(func() {
+			if got := cloud.calls[start]; got != want.starts {
+				t.Errorf("start %d: %d orders were sent, want %d", i, got, want.starts)
+			}
+		})
+	}
+}
+
+func TestReasonsWhyAnInstanceDoesNotComeUp(t *testing.T) {
+	for code, want := range map[string]actuator.ErrorClass{
+		"cannot_start_capacity": actuator.NoCapacity, "cannot_start_reservation_capacity": actuator.NoCapacity,
+		"cannot_start_network": actuator.Other, "cannot_start": actuator.Other,
+	} {
+		if got := classOfReason(code); got != want {
+			t.Errorf("%s: found class %q, want %q", code, got, want)
+		}
+	}
+}
+
+func TestAnInstanceInAnotherStateIsNamed(t *testing.T) {
+	cloud := startIBMCloud(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 3)
+	cloud.change(func() { cloud.instances[ids[1]].status = "restarting" })
+	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
+	known, _ := errors.AsType[*actuator.Error](err)
+	if known == nil || known.Class != actuator.WrongState || !cmp.Equal(known.RefusedIDs, ids[1:2]) {
+		t.Errorf("stop what restarts: %v, want class %q for %s only", err, actuator.WrongState, ids[1])
+	}
+}
+
+func TestStatesOfInstances(t *testing.T) {
+	for status, want := range map[string]actuator.MachineState{
+		"running": actuator.Running, "pending": actuator.Starting, "starting": actuator.Starting, "restarting": actuator.Starting,
+		"stopping": actuator.Stopping, "stopped": actuator.Stopped, "failed": actuator.Stopped, "new_in_the_next_release": actuator.Starting,
+	} {
+		if got := stateOf(status); got != want {
+			t.Errorf("%s: found %s, want %s", status, got, want)
+		}
+	}
+}
+
+func TestOwnersOfInstances(t *testing.T) {
+	for name, row := range map[string]struct {
+		vm      vpcInstance
+		isOwned bool
+	}{
+		"the VPC of the cluster":                  {vpcInstance{Name: "a-worker", VPC: namedReference{"a-vpc"}}, true},
+		"the resource group of the cluster":       {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}, ResourceGroup: namedReference{"a"}}, true},
+		"a name alone":                            {vpcInstance{Name: "a-worker", VPC: namedReference{"net"}}, false},
+		"another machine in the VPC":              {vpcInstance{Name: "bastion", VPC: namedReference{"a-vpc"}}, false},
+		"a cluster whose name begins in this way": {vpcInstance{Name: "a-b-worker", VPC: namedReference{"a-b-vpc"}, ResourceGroup: namedReference{"a-b"}}, false},
+	} {
+		if got := isOwnedBy(&row.vm, "a"); got != row.isOwned {
+			t.Errorf("%s: owned is %t, want %t", name, got, row.isOwned)
+		}
+	}
+}
+
+func TestMachinesAreDescribed(t *testing.T) {
+	cloud := startIBMCloud(t)
+	c := cloud.newCluster()
+	ids := c.Create(t, 2)
+	cloud.change(func() { cloud.instances[ids[1]].status = "deleting" })
+	found, err := cloud.actuator.Observe(t.Context(), c.Target())
+	want := []actuator.Machine{{ID: ids[0], Name: c.infraID + "-worker-1", State: actuator.Running, Account: "ibmcloud/" + goodAccount, Addresses: []string{"10.0.0.7"}}}
+	if diff := cmp.Diff(want, found); err != nil || diff != "" {
+		t.Errorf("error %v, machines (-want +found):\n%s", err, diff)
+	}
+}
+
+func TestHostileAnswersAreCut(t *testing.T) {
+	for name, row := range map[string]struct{ answer, want string }{
+		"endless pages":                          {`{"next":{"href":"https://eu-de.iaas.cloud.ibm.com/v1/instances?start=again"}}`, "more pages or instances than a region may have"},
+		"a next page without a start":            {`{"next":{"href":"https://evil.example.com/"}}`, "its answer is not one of IBM Cloud VPC"},
+		"an answer that is not JSON":             {`<html>`, "its answer is not one of this API"},
+		"a list that is none":                    {`{"instances":"x"}`, "its answer is not one of this API"},
+		"an instance without an id":              {`{"instances":[{}]}`, "its answer is not one of IBM Cloud VPC"},
+		"an instance whose id is a path":         {`{"instances":[{"id":"../keys"}]}`, "its answer is not one of IBM Cloud VPC"},
+		"a name that is longer than any is":      {`{"instances":[{"id":"a","name":"` + strings.Repeat("a", maxNameBytes+1) + `"}]}`, "its answer is not one of IBM Cloud VPC"},
+		"an answer that is larger than any page": {strings.Repeat(" ", 9<<20), "larger than allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startIBMCloud(t)
+			cloud.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+				_, _ = io.WriteString(w, row.answer)
+				return true
+			}
+			found, err := cloud.actuator.Observe(t.Context(), cloud.newCluster().Target())
+			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
+				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+			}
+		})
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	cloud := startIBMCloud(t)
+	key := func(value string) map[string][]byte { return map[string][]byte{apiKeyKey: []byte(value)} }
+	for name, row := range map[string]struct {
+		secret map[string][]byte
+		region string
+		class  actuator.ErrorClass
+		says   string
+	}{
+		"an API key":                {secret: key(goodAPIKey), region: goodRegion},
+		"no Secret":                 {region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
+		"an empty key":              {secret: key(" \n"), region: goodRegion, class: actuator.CredentialsMissing, says: "has no ibmcloud_api_key"},
+		"another key":               {secret: key("hush"), region: goodRegion, class: actuator.CredentialsInvalid, says: "login: BXNIM0415E"},
+		"a key that is none":        {secret: key(strings.Repeat("hush", 200)), region: goodRegion, class: actuator.CredentialsInvalid, says: "longer than an API key"},
+		"no region":                 {secret: key(goodAPIKey), class: actuator.Other, says: "expected a region such as eu-de"},
+		"a region that is a host":   {secret: key(goodAPIKey), region: "evil.example.com/", class: actuator.Other, says: "expected a region such as eu-de"},
+		"a region that is a number": {secret: key(goodAPIKey), region: "-1", class: actuator.Other, says: "expected a region such as eu-de"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := cloud.actuator.Observe(t.Context(), actuator.Target{InfraID: "a", Region: row.region, Credentials: row.secret})
+			if row.class == "" {
+				if err != nil {
+					t.Errorf("found %v, want to be let in", err)
+				}
+				return
+			}
+			if actuator.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says) || strings.Contains(err.Error(), "hush") {
+				t.Errorf("found %v, want class %q and %q without a secret", err, row.class, row.says)
+			}
+		})
+	}
+}
+
+func TestAccountsAreTold(t *testing.T) {
+	cloud := startIBMCloud(t)
+	account := func(infraID, region, key string) string {
+		name, err := cloud.actuator.AccountOf(t.Context(), actuator.Target{InfraID: infraID, Region: region, Credentials: map[string][]byte{apiKeyKey: []byte(key)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	first := account("a", goodRegion, goodAPIKey)
+	if got := account("b", goodRegion, goodAPIKey); got != first {
+		t.Errorf("two clusters of one API key are of %s and %s, want one account", first, got)
+	}
+	for _, other := range []string{account("a", "us-south", goodAPIKey), account("a", goodRegion, "other-key")} {
+		if other == first || strings.Contains(other, goodAPIKey) {
+			t.Errorf("with another region or key: account %s, want another one than %s", other, first)
+		}
+	}
+}
+
+func TestCallersAtTheSameTimeLogInOnce(t *testing.T) {
+	cloud := startIBMCloud(t)
+	c := cloud.newCluster()
+	c.Create(t, 1)
+	var begin, work sync.WaitGroup
+	begin.Add(1)
+	for range 50 {
+		work.Go(func() {
+			begin.Wait()
+			if _, err := cloud.actuator.Observe(t.Context(), c.Target()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	begin.Done()
+	work.Wait()
+	if logins := cloud.countCalls()[login]; logins != 1 {
+		t.Errorf("%d logins, want 1", logins)
+	}
+}

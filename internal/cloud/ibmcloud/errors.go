@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibmcloud
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
+)
+
+// explainError turns what a call ended with into a *orders.RefusedError or an *actuator.Error with a message that is the same each time.
+func (c *regionAccount) explainError(operation string, err error) error {
+	if known, ok := errors.AsType[*actuator.Error](err); ok {
+		return known
+	}
+	refusal, ok := errors.AsType[*rest.RefusalError](err)
+	if !ok {
+		return unreachableErrorf(operation, "%s", rest.DescribeMissingAnswer(err))
+	}
+	code, message := readRefusal(refusal)
+	class := refusal.Class()
+	switch {
+	case isCapacity(code):
+		class = actuator.NoCapacity
+	case class == actuator.Other && (strings.Contains(code, "status") || strings.Contains(code, "state")):
+		class = actuator.WrongState
+	}
+	code, message = rest.Scrub(code, c.secret), rest.Scrub(message, c.secret)
+	switch {
+	case class == actuator.Unreachable:
+		return unreachableErrorf(operation, "it answers with status %d", refusal.Status)
+	case orders.IsOfMachine(class) && (operation == stop || operation == start):
+		return &orders.RefusedError{Class: class, Code: code, Message: message}
+	default:
+		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, code, message), RetryAfter: refusal.RetryAfter()}
+	}
+}
+
+// readRefusal reads the code and the words of an error.
+func readRefusal(refusal *rest.RefusalError) (code, message string) {
+	var content struct {
+		Errors []struct {
+			Code    string `json:"code"`
+			Message string `json:"message"`
+		} `json:"errors"`
+	}
+	_ = json.Unmarshal(refusal.Body, &content) // An answer without words still has its status.
+	if len(content.Errors) > 0 {
+		code, message = content.Errors[0].Code, content.Errors[0].Message
+	}
+	if code == "" {
+		code = "status " + strconv.Itoa(refusal.Status)
+	}
+	if message == "" {
+		message = "without a message"
+	}
+	return code, message
+}
+
+// classOfReason sorts why an instance did not come up.
+func classOfReason(code string) actuator.ErrorClass {
+	if isCapacity(code) {
+		return actuator.NoCapacity
+	}
+	return actuator.Other
+}
+
+// isCapacity reports whether there was no room: cannot_start_capacity, cannot_start_reservation_capacity, over_quota and the like.
+func isCapacity(code string) bool {
+	return strings.Contains(code, "capacity") || strings.Contains(code, "quota")
+}
+
+func unreachableErrorf(operation, format string, args ...any) error {
+	return &actuator.Error{
+		Class:   actuator.Unreachable,
+		Message: fmt.Sprintf("%s at IBM Cloud: %s; check the network and spec.platform.ibmcloud.region", operation, fmt.Sprintf(format, args...)),
+	}
+}
+
+func otherErrorf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibmcloud
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+const (
+	// vpcSuffix ends the name of the VPC that OpenShift's installer makes for a cluster.
+	vpcSuffix = "-vpc"
+	// pageSize is the most that a page may have. maxPages and maxMachines bound one listing.
+	pageSize    = 100
+	maxPages    = 1000
+	maxMachines = 50_000
+	// maxListingCalls is how many times the timeout of one call all pages together may take.
+	maxListingCalls = 3
+	maxNameBytes    = 128
+	maxAddresses    = 64
+)
+
+// vpcInstance is a machine as IBM Cloud tells it, as far as Torpor reads it.
+type vpcInstance struct {
+	ID            string         `json:"id"`
+	CRN           string         `json:"crn"`
+	Name          string         `json:"name"`
+	Status        string         `json:"status"`
+	StatusReasons []statusReason `json:"status_reasons"`
+	VPC           namedReference `json:"vpc"`
+	ResourceGroup namedReference `json:"resource_group"`
+	// An instance has interfaces or, if it is newer, attachments.
+	Interfaces  []networkAttachment `json:"network_interfaces"`
+	Attachments []networkAttachment `json:"network_attachments"`
+}
+
+// statusReason is why an instance is in its state.
+type statusReason struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+type namedReference struct {
+	Name string `json:"name"`
+}
+
+type networkAttachment struct {
+	PrimaryIP struct {
+		Address string `json:"address"`
+	} `json:"primary_ip"`
+}
+
+// instancePage is one page of a listing.
+type instancePage struct {
+	Instances []vpcInstance `json:"instances"`
+	Next      *struct {
+		HRef string `json:"href"`
+	} `json:"next"`
+}
+
+// listMachines returns the instances of clusters. One listing of the whole region is for any number of clusters. Every page is read before
+// anything is decided: an instance on a page that is missing would look gone, and the cluster would count as stopped while it runs.
+func (c *regionAccount) listMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+	all, cancel := context.WithTimeout(ctx, maxListingCalls*c.client.Timeout)
+	defer cancel()
+	found, count := map[string][]actuator.Machine{}, 0
+	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+	for n := 0; ; n++ {
+		var page instancePage
+		err := c.call(all, vpcRequest{operation: list, method: http.MethodGet, path: "/instances", query: query}, &page)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+			return nil, unreachableErrorf(list, "its list takes too long")
+		case err != nil:
+			return nil, err
+		}
+		if err := addPage(found, page.Instances, infraIDs); err != nil {
+			return nil, err
+		}
+		if count += len(page.Instances); n >= maxPages || count > maxMachines {
+			return nil, unreachableErrorf(list, "its list has more pages or instances than a region may have")
+		}
+		if page.Next == nil {
+			break
+		}
+		// Of the address only what it says of the next page is taken, so that the token goes nowhere else.
+		next, err := url.Parse(page.Next.HRef)
+		if err != nil || next.Query().Get("start") == "" {
+			return nil, unreachableErrorf(list, "its answer is not one of IBM Cloud VPC")
+		}
+		query.Set("start", next.Query().Get("start"))
+	}
+	for _, machines := range found {
+		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return found, nil
+}
+
+// addPage sorts the instances of a page by the clusters that are wanted.
+func addPage(found map[string][]actuator.Machine, page []vpcInstance, infraIDs []string) error {
+	for i := range page {
+		vm := &page[i]
+		if !isInstanceID(vm.ID) || len(vm.Name) > maxNameBytes {
+			return unreachableErrorf(list, "its answer is not one of IBM Cloud VPC")
+		}
+		if vm.Status == "deleting" {
+			continue
+		}
+		for _, infraID := range infraIDs {
+			if isOwnedBy(vm, infraID) {
+				found[infraID] = append(found[infraID], describeMachine(vm))
+			}
+		}
+	}
+	return nil
+}
+
+// isOwnedBy reports whether an instance is a cluster's. A name is not enough, because that of one cluster may begin with that of another.
+func isOwnedBy(vm *vpcInstance, infraID string) bool {
+	return strings.HasPrefix(vm.Name, infraID+"-") && (vm.VPC.Name == infraID+vpcSuffix || vm.ResourceGroup.Name == infraID)
+}
+
+func describeMachine(vm *vpcInstance) actuator.Machine {
+	machine := actuator.Machine{ID: vm.ID, Name: strings.ToValidUTF8(vm.Name, ""), State: stateOf(vm.Status), Account: ownerOf(vm.CRN)}
+	for _, a := range slices.Concat(vm.Attachments, vm.Interfaces) {
+		if a.PrimaryIP.Address != "" && !slices.Contains(machine.Addresses, a.PrimaryIP.Address) && len(machine.Addresses) < maxAddresses {
+			machine.Addresses = append(machine.Addresses, a.PrimaryIP.Address)
+		}
+	}
+	return machine
+}
+
+// ownerOf returns the account of an instance by its name among all accounts of all clouds: the scope of its CRN, such as
+// crn:v1:bluemix:public:is:eu-de-1:a/0123::instance:ID.
+func ownerOf(crn string) string {
+	const scopePart = 6
+	parts := strings.Split(crn, ":")
+	if len(parts) <= scopePart || len(parts[scopePart]) > maxNameBytes {
+		return ""
+	}
+	return "ibmcloud/" + parts[scopePart]
+}
+
+// isInstanceID reports whether a text can be the id of an instance; it becomes part of an address.
+func isInstanceID(text string) bool {
+	return text != "" && len(text) <= maxNameBytes && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+}
+
+// stateOf returns what an instance does.
+func stateOf(status string) actuator.MachineState {
+	switch status {
+	case "running":
+		return actuator.Running
+	case "stopping":
+		return actuator.Stopping
+	case "stopped", "failed":
+		return actuator.Stopped // One that failed does not run; a start is told why.
+	default:
+		return actuator.Starting // pending, starting, restarting and what is unknown: neither on nor off, and waited for.
+	}
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibmcloud
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
+)
+
+const (
+	// tokenURL gives tokens for API keys.
+	tokenURL = "https://iam.cloud.ibm.com/identity/token"
+	// apiKeyGrant is how it calls what it is asked for.
+	apiKeyGrant = "urn:ibm:params:oauth:grant-type:apikey"
+	// maxTokenLife bounds what it says of the life of a token.
+	maxTokenLife = 24 * time.Hour
+)
+
+// fetchToken changes the API key for a token.
+func (a *Actuator) fetchToken(ctx context.Context, apiKey string) (rest.AccessToken, error) {
+	form := url.Values{"grant_type": {apiKeyGrant}, "apikey": {apiKey}}
+	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, tokenURL, strings.NewReader(form.Encode()))
+	if err != nil {
+		return rest.AccessToken{}, unreachableErrorf(login, "it cannot be asked")
+	}
+	asked.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	var answer struct {
+		AccessToken string `json:"access_token"`
+		ExpiresIn   int64  `json:"expires_in"`
+	}
+	if err := rest.Send(a.options.HTTPClient, asked, &answer); err != nil {
+		return rest.AccessToken{}, explainLogin(ctx, apiKey, err)
+	}
+	life := time.Duration(min(answer.ExpiresIn, int64(maxTokenLife/time.Second))) * time.Second
+	if answer.AccessToken == "" || life <= 0 {
+		return rest.AccessToken{}, unreachableErrorf(login, "its answer has no token")
+	}
+	return rest.AccessToken{Value: answer.AccessToken, Expires: a.options.Clock.Now().Add(life)}, nil
+}
+
+// explainLogin explains why there is no token.
+func explainLogin(ctx context.Context, apiKey string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	refusal, ok := errors.AsType[*rest.RefusalError](err)
+	if !ok {
+		return unreachableErrorf(login, "%s", rest.DescribeMissingAnswer(err))
+	}
+	var content struct {
+		Code    string `json:"errorCode"`
+		Message string `json:"errorMessage"`
+	}
+	_ = json.Unmarshal(refusal.Body, &content) // An answer without words still has its status.
+	switch class := refusal.Class(); {
+	case class == actuator.Throttled:
+		return &actuator.Error{Class: class, Message: "login: IBM Cloud takes no more logins at the moment", RetryAfter: refusal.RetryAfter()}
+	case class == actuator.Unreachable || content.Code == "":
+		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
+	default:
+		return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf("login: %s: %s", rest.Scrub(content.Code, apiKey), rest.Scrub(content.Message, apiKey))}
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibmcloud
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
+)
+
+// The operations, as messages name them.
+const (
+	login = "login"
+	list  = "list instances"
+	stop  = "stop instances"
+	start = "start instances"
+)
+
+// instanceAction is an order for an instance.
+type instanceAction struct {
+	Type string `json:"type"`
+}
+
+// stopInstance stops one instance.
+func (c *regionAccount) stopInstance(ctx context.Context, id string) error {
+	c.starts.Forget(id)
+	err := c.order(ctx, stop, id, "stop")
+	return c.acceptState(ctx, id, stop, err, actuator.Stopped, actuator.Stopping)
+}
+
+// startInstance starts one instance. Of a start that was taken before, and of which nothing is known yet, it says what became of it.
+func (c *regionAccount) startInstance(ctx context.Context, id string) error {
+	if c.starts.Find(id) != "" {
+		if isOver, err := c.followStart(ctx, id); isOver || err != nil {
+			return err
+		}
+	}
+	if err := c.order(ctx, start, id, "start"); err != nil {
+		return c.acceptState(ctx, id, start, err, actuator.Running, actuator.Starting)
+	}
+	c.starts.Remember(id, "start")
+	_, err := c.followStart(ctx, id)
+	return err
+}
+
+func (c *regionAccount) order(ctx context.Context, operation, id, verb string) error {
+	return c.call(ctx, vpcRequest{operation: operation, method: http.MethodPost, path: "/instances/" + id + "/actions", body: instanceAction{verb}}, nil)
+}
+
+// followStart reads once what became of a start, and reports whether the instance is up, on its way or known to have failed. IBM Cloud takes
+// a start first, and writes to the instance why it did not come up.
+func (c *regionAccount) followStart(ctx context.Context, id string) (isOver bool, err error) {
+	found, err := c.readInstance(ctx, id, start)
+	if err != nil {
+		return false, err
+	}
+	if stateOf(found.Status) != actuator.Stopped {
+		return true, nil
+	}
+	for _, reason := range found.StatusReasons {
+		if strings.HasPrefix(reason.Code, "cannot_start") {
+			c.starts.Forget(id)
+			return true, &orders.RefusedError{
+				Class: classOfReason(reason.Code), Code: rest.Scrub(reason.Code, c.secret), Message: rest.Scrub(reason.Message, c.secret),
+			}
+		}
+	}
+	return false, nil
+}
+
+func (c *regionAccount) readInstance(ctx context.Context, id, operation string) (vpcInstance, error) {
+	var found vpcInstance
+	err := c.call(ctx, vpcRequest{operation: operation, method: http.MethodGet, path: "/instances/" + id}, &found)
+	return found, err
+}
+
+// acceptState returns no error for an instance that is, or becomes, what was asked for: IBM Cloud refuses to stop what is stopped.
+func (c *regionAccount) acceptState(ctx context.Context, id, operation string, refusal error, accepted ...actuator.MachineState) error {
+	refused, ok := errors.AsType[*orders.RefusedError](refusal)
+	if !ok || refused.Class != actuator.WrongState {
+		return refusal
+	}
+	found, err := c.readInstance(ctx, id, operation)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(accepted, stateOf(found.Status)):
+		return nil
+	default:
+		return refusal
+	}
+}

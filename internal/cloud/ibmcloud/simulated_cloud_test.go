@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ibmcloud
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
+)
+
+const (
+	goodAPIKey  = "s3cr3t-api-key-of-torpor-tests"
+	goodRegion  = "eu-de"
+	goodAccount = "a/0123456789abcdef"
+	// serverPageSize is the most that a page has, whatever is asked for; it makes twelve instances more than one page.
+	serverPageSize = 5
+	// transitionLooks is how many listings a change takes, and lateLooks how many show what was before.
+	transitionLooks, lateLooks = 2, 3
+	instanceRead               = "read instance"
+)
+
+// simulatedIBMCloud is IBM Cloud's token service and its API of virtual private clouds behind HTTP, written from their public description
+// (https://cloud.ibm.com/apidocs/vpc). It refuses to stop what is stopped, takes a start before it looks for room, and shows late what has
+// changed.
+type simulatedIBMCloud struct {
+	server   *httptest.Server
+	actuator *Actuator
+
+	mu        sync.Mutex
+	instances map[string]*simulatedInstance
+	faults    []fault
+	calls     map[string]int
+	tokens    int
+	isLate    bool
+	clusters  int
+	made      int
+	// isRevoked says that the API key is not taken any more, nor the tokens that it gave.
+	isRevoked bool
+	// latency, if set, is how long a change takes, instead of a number of listings.
+	latency time.Duration
+	// startLooks is how many looks at an instance it takes until a start without room has failed.
+	startLooks int
+	// interfere, if set, answers requests to the API instead.
+	interfere func(http.ResponseWriter, *http.Request) bool
+}
+
+type simulatedInstance struct {
+	id, name, vpc, group string
+	// status is as the API names it; one that passes stays for left listings, or until arrives.
+	status  string
+	left    int
+	arrives time.Time
+	// reason is why it did not come up, or why it will not after some looks.
+	reason string
+	fails  int
+	// before is shown while late.
+	before string
+	late   int
+}
+
+type fault struct {
+	operation  string
+	ids        []string
+	status     int
+	code       string
+	retryAfter string
+	// isLater lets a start be taken, and fail then.
+	isLater bool
+}
+
+func startIBMCloud(t *testing.T) *simulatedIBMCloud {
+	t.Helper()
+	s := &simulatedIBMCloud{instances: map[string]*simulatedInstance{}, calls: map[string]int{}}
+	s.server = httptest.NewServer(s)
+	t.Cleanup(s.server.Close)
+	s.actuator = New(Options{HTTPClient: rest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
+	return s
+}
+
+// RoundTrip implements http.RoundTripper: requests for any host go to the simulated cloud, which sees the host.
+func (s *simulatedIBMCloud) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := r.Clone(r.Context())
+	sent.Host, sent.URL.Scheme, sent.URL.Host = r.URL.Scheme+"."+r.URL.Host, "http", strings.TrimPrefix(s.server.URL, "http://")
+	return http.DefaultTransport.RoundTrip(sent)
+}
+
+// ServeHTTP implements http.Handler.
+func (s *simulatedIBMCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch r.Host {
+	case "https.iam.cloud.ibm.com":
+		s.serveLogin(w, r)
+	case "https." + goodRegion + ".iaas.cloud.ibm.com":
+		s.serveInstances(w, r)
+	default:
+		w.WriteHeader(http.StatusTeapot)
+	}
+}
+
+func (s *simulatedIBMCloud) serveLogin(w http.ResponseWriter, r *http.Request) {
+	s.calls[login]++
+	failed, isFailed := s.findFault(login, "")
+	switch {
+	case isFailed:
+		w.Header().Set("Retry-After", failed.retryAfter)
+		writeJSON(w, failed.status, map[string]any{})
+	case r.URL.Path != "/identity/token" || r.FormValue("grant_type") != apiKeyGrant || r.FormValue("apikey") != goodAPIKey || s.isRevoked:
+		writeJSON(w, http.StatusBadRequest, map[string]any{
+			"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found: " + r.FormValue("apikey"),
+			"context": map[string]any{"requestId": strconv.Itoa(s.calls[login])},
+		})
+	default:
+		s.tokens++
+		writeJSON(w, http.StatusOK, map[string]any{"access_token": s.token(), "token_type": "Bearer", "expires_in": 3600})
+	}
+}
+
+// token is the one that is good; the next login gives the next.
+func (s *simulatedIBMCloud) token() string {
+	return fmt.Sprintf("token-that-must-not-be-shown-%d", s.tokens)
+}
+
+func (s *simulatedIBMCloud) serveInstances(w http.ResponseWriter, r *http.Request) {
+	operation, id := parseRequest(r)
+	s.calls[operation]++
+	failed, isFailed := s.findFault(operation, id)
+	switch {
+	case r.Header.Get("Authorization") != "Bearer "+s.token() || s.isRevoked:
+		writeErrors(w, http.StatusUnauthorized, "not_authenticated", "The token is not valid.")
+	case s.interfere != nil && s.interfere(w, r):
+	case r.URL.Query().Get("version") == "" || r.URL.Query().Get("generation") != "2":
+		writeErrors(w, http.StatusBadRequest, "missing_version", "The version query parameter is required.")
+	case isFailed && !failed.isLater:
+		if failed.retryAfter != "" {
+			w.Header().Set("Retry-After", failed.retryAfter)
+		}
+		// With everything in it that must not be shown.
+		writeErrors(w, failed.status, failed.code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", s.calls[operation]%60, goodAPIKey))
+	case operation == list:
+		s.serveList(w, r)
+	case s.instances[id] == nil:
+		writeErrors(w, http.StatusNotFound, "not_found", "Instance not found")
+	case operation == instanceRead:
+		s.instances[id].settle(false)
+		writeJSON(w, http.StatusOK, s.instances[id].show())
+	default:
+		s.serveAction(w, operation, s.instances[id])
+	}
+}
+
+// parseRequest returns what a request is for, and the id of the instance that it names.
+func parseRequest(r *http.Request) (operation, id string) {
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/")
+	switch len(parts) {
+	case 1:
+		return list, ""
+	case 2:
+		return instanceRead, parts[1]
+	}
+	var asked instanceAction
+	_ = json.NewDecoder(r.Body).Decode(&asked)
+	return asked.Type + " instances", parts[1]
+}
+
+func (s *simulatedIBMCloud) serveList(w http.ResponseWriter, r *http.Request) {
+	ids := slices.Sorted(maps.Keys(s.instances))
+	if start := r.URL.Query().Get("start"); start != "" {
+		ids = ids[slices.Index(ids, start)+1:]
+	}
+	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	page := ids[:min(limit, serverPageSize, len(ids))]
+	all := []any{}
+	for _, id := range page {
+		all = append(all, s.instances[id].look())
+	}
+	answer := map[string]any{"instances": all, "limit": limit, "total_count": len(s.instances)}
+	if len(page) < len(ids) {
+		// Whatever it says of the host, the token must not go there.
+		answer["next"] = map[string]string{"href": "https://evil.example.com/v1/instances?limit=5&start=" + page[len(page)-1]}
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// look returns what a listing shows, and lets time go by.
+func (m *simulatedInstance) look() map[string]any {
+	shown := m.show()
+	if m.late > 0 {
+		m.late--
+		shown["status"] = m.before
+		return shown
+	}
+	m.left--
+	m.settle(m.left < 0)
+	return shown
+}
+
+func (m *simulatedInstance) show() map[string]any {
+	reasons := []any{}
+	if m.reason != "" && m.status == "stopped" {
+		reasons = append(reasons, map[string]string{"code": m.reason, "message": "There is no room in this zone."})
+	}
+	return map[string]any{
+		"id": m.id, "name": m.name, "status": m.status, "status_reasons": reasons, "crn": "crn:v1:bluemix:public:is:eu-de-1:" + goodAccount + "::instance:" + m.id,
+		"vpc": map[string]string{"name": m.vpc}, "resource_group": map[string]string{"name": m.group},
+		"network_interfaces":  []any{map[string]any{"primary_ip": map[string]string{"address": "10.0.0.7"}}},
+		"network_attachments": []any{map[string]any{"primary_ip": map[string]string{"address": "10.0.0.7"}}},
+	}
+}
+
+// settle ends a change whose time has come, or any.
+func (m *simulatedInstance) settle(isDue bool) {
+	if !m.arrives.IsZero() {
+		isDue = time.Now().After(m.arrives)
+	}
+	if m.reason != "" && m.status == "starting" {
+		if m.fails--; m.fails < 0 || isDue {
+			m.status = "stopped"
+		}
+		return
+	}
+	if isDue {
+		m.status = cmp.Or(map[string]string{"starting": "running", "stopping": "stopped"}[m.status], m.status)
+	}
+}
+
+func (s *simulatedIBMCloud) serveAction(w http.ResponseWriter, operation string, m *simulatedInstance) {
+	m.settle(false)
+	row, ok := map[string]struct{ from, passing string }{stop: {"running", "stopping"}, start: {"stopped", "starting"}}[operation]
+	switch {
+	case !ok:
+		writeErrors(w, http.StatusBadRequest, "bad_field", "There is no such action.")
+		return
+	case m.status != row.from:
+		writeErrors(w, http.StatusConflict, "instance_status_conflict", "The instance is "+m.status)
+		return
+	}
+	if s.isLate {
+		m.before, m.late = m.status, lateLooks
+	}
+	m.status, m.left, m.reason, m.fails = row.passing, transitionLooks, "", s.startLooks
+	if s.latency > 0 {
+		m.arrives = time.Now().Add(s.latency)
+	}
+	if failed, isFailed := s.findFault(operation, m.id); isFailed {
+		m.reason = failed.code
+	}
+	writeJSON(w, http.StatusCreated, map[string]any{"id": "action-1", "status": "pending"})
+}
+
+func (s *simulatedIBMCloud) findFault(operation, id string) (fault, bool) {
+	for _, f := range s.faults {
+		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
+			return f, true
+		}
+	}
+	return fault{}, false
+}
+
+func (s *simulatedIBMCloud) inject(t *testing.T, f fault) {
+	t.Helper()
+	s.change(func() { s.faults = append(s.faults, f) })
+	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
+}
+
+func (s *simulatedIBMCloud) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// countCalls returns how often each operation was called since it was asked last.
+func (s *simulatedIBMCloud) countCalls() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counted := s.calls
+	s.calls = map[string]int{}
+	return counted
+}
+
+func writeJSON(w http.ResponseWriter, status int, content any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(content)
+}
+
+func writeErrors(w http.ResponseWriter, status int, code, message string) {
+	writeJSON(w, status, map[string]any{"errors": []any{map[string]any{"code": code, "message": message}}, "trace": "changes-each-time"})
+}
+
+func goodCredentials() map[string][]byte {
+	return map[string][]byte{apiKeyKey: []byte(goodAPIKey + "\n")}
+}
+
+// newCluster is a cluster whose infraID begins with that of the one before it.
+func (s *simulatedIBMCloud) newCluster() *simulatedCluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clusters++
+	return &simulatedCluster{simulatedIBMCloud: s, infraID: fmt.Sprintf("sleepy%d", s.clusters/10) + strings.Repeat("-x", s.clusters%10)}
+}
+
+type simulatedCluster struct {
+	*simulatedIBMCloud
+	infraID string
+}
+
+func (c *simulatedCluster) Actuator() actuator.Actuator { return c.actuator }
+
+func (c *simulatedCluster) Target() actuator.Target {
+	return actuator.Target{InfraID: c.infraID, Region: goodRegion, Credentials: goodCredentials()}
+}
+
+// Create makes instances that are known by their VPC, and by their resource group.
+func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []string
+	for range n {
+		c.made++
+		m := &simulatedInstance{
+			id: fmt.Sprintf("02c7_aaaaaaaa-bbbb-cccc-dddd-%012d", c.made*11), name: fmt.Sprintf("%s-worker-%d", c.infraID, c.made),
+			vpc: c.infraID + vpcSuffix, group: "Default", status: "running",
+		}
+		if c.made%2 == 0 {
+			m.vpc, m.group = "shared", c.infraID
+		}
+		c.instances[m.id] = m
+		ids = append(ids, m.id)
+	}
+	return ids
+}
+
+func (c *simulatedCluster) Settle(*testing.T) {
+	c.change(func() {
+		for _, m := range c.instances {
+			m.late, m.arrives = 0, time.Time{}
+			m.settle(true)
+		}
+	})
+}
+
+func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
+	t.Helper()
+	f, ok := map[actuator.ErrorClass]fault{
+		actuator.CredentialsInvalid: {status: http.StatusUnauthorized, code: "not_authenticated"},
+		actuator.PermissionDenied:   {status: http.StatusForbidden, code: "not_authorized"},
+		actuator.Unreachable:        {status: http.StatusServiceUnavailable, code: "service_unavailable"},
+		actuator.Throttled:          {status: http.StatusTooManyRequests, code: "rate_limit_exceeded", retryAfter: "30"},
+		actuator.NotFound:           {status: http.StatusNotFound, code: "not_found"},
+		actuator.Other:              {status: http.StatusBadRequest, code: "bad_field"},
+		actuator.NoCapacity:         {code: "cannot_start_capacity", isLater: true},
+	}[class]
+	if !ok || class == actuator.NoCapacity && op != actuatortest.Start {
+		return false // An instance that runs is no trouble of a listing, and a stop needs no room.
+	}
+	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
+	f.ids = ids
+	if class == actuator.NoCapacity {
+		// The contract has them fail whatever they do; only what is off can fail to start.
+		c.change(func() {
+			for _, m := range c.instances {
+				if len(ids) == 0 && strings.HasPrefix(m.name, c.infraID+"-") {
+					m.status = "stopped"
+				}
+			}
+		})
+	}
+	c.inject(t, f)
+	return true
+}
+
+// TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
+func (*simulatedCluster) TakesOrdersOneByOne() {}
+
+// Delay implements actuatortest.LateCloud.
+func (c *simulatedCluster) Delay(t *testing.T) {
+	t.Helper()
+	c.change(func() { c.isLate = true })
+	t.Cleanup(func() { c.change(func() { c.isLate = false }) })
+}
+
+func TestContract(t *testing.T) {
+	cloud := startIBMCloud(t)
+	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return cloud.newCluster() })
+}
