@@ -13,7 +13,7 @@ var roles embed.FS
 
 // ReadRole returns the role of a group of controllers, as YAML: it has the rights that the group needs.
 func ReadRole(controllers string) ([]byte, error) {
-	for _, feature := range []string{"hibernation", "mysql", "cf", "slumber"} {
+	for _, feature := range []string{"hibernation", "mysql", "cf", "slumber", "workloads"} {
 		if data, err := roles.ReadFile("features/" + feature + "/role_" + controllers + ".yaml"); err == nil {
 			return data, nil
 		}

@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/stops", "internal/slumber", "internal/stoppable",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/stops", "internal/slumber", "internal/stopadapter", "internal/stoppable",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -140,9 +140,11 @@ func targetLaws() []importLaw {
 
 func slumberLaws() []importLaw {
 	return []importLaw{
-		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stoprecord"),
-		pureLaw("internal/slumber").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stoppable", "internal/stoprecord"),
-		controllerLaw("internal/slumber/controller").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/slumber", "internal/stoppable"),
+		pureLaw("internal/stopadapter").alsoReaching("internal/stoprecord"),
+		controllerLaw("internal/stopadapter/controller").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stopadapter", "internal/stoppable"),
+		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/stoprecord"),
+		pureLaw("internal/slumber").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/stoppable", "internal/stoprecord"),
+		controllerLaw("internal/slumber/controller").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/slumber", "internal/stoppable"),
 	}
 }
 

@@ -64,6 +64,8 @@ import (
 	provisioning "github.com/torpor-dev/torpor/internal/mysql/provisioning/controller"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	slumber "github.com/torpor-dev/torpor/internal/slumber/controller"
+	stopadapter "github.com/torpor-dev/torpor/internal/stopadapter/controller"
+	"github.com/torpor-dev/torpor/internal/stoppable"
 	syncset "github.com/torpor-dev/torpor/internal/syncset/controller"
 )
 
@@ -211,7 +213,8 @@ func listFeatures(o Options) []feature {
 	}
 	syncController := syncset.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncset.NewMetrics()}
 	poolController := machinepool.Controller{Guard: o.guards["machinepools"], Dialer: hibernationController.Dialer, Clock: now, Metrics: machinepool.NewMetrics()}
-	slumberController := slumber.Controller{Clock: now, Metrics: slumber.NewMetrics()}
+	members := &slumber.Members{}
+	slumberController := slumber.Controller{Clock: now, Metrics: slumber.NewMetrics(), Members: members}
 	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Waits: o.FailoverWaits}
 	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
 	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], PodCache: o.podCache, Clock: now, Metrics: process.NewMetrics()}
@@ -223,6 +226,7 @@ func listFeatures(o Options) []feature {
 		},
 		{"machinepools", kinds(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
 		{"slumber", kinds(torporv1alpha1.SlumberKind()).with(slumber.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
+		{"workloads", workloadKinds(), nil, switchWorkloads(now, members)},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
 		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
@@ -242,6 +246,23 @@ func listFeatures(o Options) []feature {
 		},
 		{"lrp", kinds(eiriniv1.LRPKind()), nil, lrp.Controller{Guard: o.guards["lrp"], Pods: o.podOptions(), PodCache: o.podCache, Clock: now}.SetupWithManager},
 	}
+}
+
+// workloadKinds are those of Kubernetes itself that can be stopped.
+func workloadKinds() (all featureKinds) {
+	for _, kind := range stoppable.ListWorkloads() {
+		all.required = append(all.required, kind.GVK)
+	}
+	return all
+}
+
+// switchWorkloads sets up a controller for each of them.
+func switchWorkloads(now clock.PassiveClock, members *slumber.Members) conditional.SetupFunc {
+	var setups []conditional.SetupFunc
+	for _, kind := range stoppable.ListWorkloads() {
+		setups = append(setups, stopadapter.Controller{Clock: now, Kind: kind, Observer: members}.SetupWithManager)
+	}
+	return setupAll(setups...)
 }
 
 // podOptions are those of all instances.

@@ -33,7 +33,7 @@ func readConfig(t *testing.T, path string) string {
 // Each group of controllers has a role, a binding of it, a component that enables it, and a row in docs/install.md.
 func TestEveryGroupOfControllersIsInOneFeature(t *testing.T) {
 	install, found := readConfig(t, "../docs/install.md"), []string{}
-	for _, feature := range []string{"hibernation", "mysql", "cf", "slumber"} {
+	for _, feature := range []string{"hibernation", "mysql", "cf", "slumber", "workloads"} {
 		component, bindings := readConfig(t, "features/"+feature+"/kustomization.yaml"), readConfig(t, "features/"+feature+"/bindings.yaml")
 		flags := regexp.MustCompile(`--controllers=([a-z,]+)`).FindAllStringSubmatch(component, -1)
 		if len(flags) != 1 {

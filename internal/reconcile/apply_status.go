@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -17,6 +18,21 @@ func ApplyStatus(ctx context.Context, c client.Client, applied *unstructured.Uns
 	defer cancel()
 	if err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(owner), client.ForceOwnership); err != nil {
 		return fmt.Errorf("apply the status of %s %s: %w", applied.GetKind(), applied.GetName(), err)
+	}
+	return nil
+}
+
+// ApplyObserved writes fields of an object that was observed, by its UID: one that is gone is not made anew. What the owner applied before and
+// leaves out now is taken away.
+func ApplyObserved(ctx context.Context, c client.Client, applied *unstructured.Unstructured, owner string) error {
+	ctx, cancel := context.WithTimeout(ctx, APITimeout)
+	defer cancel()
+	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(owner), client.ForceOwnership)
+	if k8serrors.IsConflict(err) || k8serrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	if err != nil {
+		return fmt.Errorf("apply to %s %s: %w", applied.GetKind(), applied.GetName(), err)
 	}
 	return nil
 }

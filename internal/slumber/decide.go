@@ -275,6 +275,10 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 		p.Ready = decision.False(torporv1alpha1.SlumberInTransitionReason, fmt.Sprintf("%s: %s; %s", p.Status.State, strings.Join(waiting, "; "), next))
 	}
 	p.Stalled = decision.False(torporv1alpha1.SlumberAsExpectedReason, "Nothing needs anybody")
+	if len(o.MissingKinds) > 0 {
+		p.Stalled = decision.True(torporv1alpha1.SlumberKindMissingReason, "Expected kinds that are served and that Torpor may stop, found none of "+
+			strings.Join(o.MissingKinds, ", ")+"; install the kind, its feature or its StopAdapter, and the rights")
+	}
 	if len(late) > 0 {
 		p.Stalled = decision.True(torporv1alpha1.SlumberWaveTimedOutReason, strings.Join(late, "; ")+"; see what keeps it")
 	}

@@ -82,7 +82,7 @@ func (f *fleet) pass(dies bool) slumber.Plan {
 	observed := slumber.Observed{Now: f.now, Slumber: f.slumber, Waves: make([][]slumber.Member, len(f.slumber.Spec.Waves))}
 	var objects [2][]*hivev1.ClusterDeployment
 	for _, cd := range f.clusters {
-		wave, _ := slumber.FindWave(f.slumber, kind.GVK.Kind, cd.Labels)
+		wave, _ := slumber.FindWave(f.slumber, kind.GVK.GroupKind(), cd.Labels)
 		observed.Waves[wave] = append(observed.Waves[wave], slumber.ReadMember(f.slumber.Name, kind, cd, f.now))
 		objects[wave] = append(objects[wave], cd)
 	}

@@ -3,12 +3,14 @@
 package slumber
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/stoppable"
@@ -21,6 +23,8 @@ type Observed struct {
 	Slumber *torporv1alpha1.Slumber
 	// Waves are the members of the waves of the spec, in its order. What several select belongs to the first of them.
 	Waves [][]Member
+	// MissingKinds are those of targets that nobody can stop here, sorted: they are not served, or no StopAdapter is about them.
+	MissingKinds []string
 	// Leftovers are what the Slumber has stopped and does not select any more.
 	Leftovers []Member
 }
@@ -50,10 +54,10 @@ func (m Member) isAsWished(shouldSleep bool) bool {
 }
 
 // FindWave returns the first wave of a Slumber that selects an object; -1 if none does.
-func FindWave(s *torporv1alpha1.Slumber, kind string, of map[string]string) (int, error) {
+func FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, of map[string]string) (int, error) {
 	for i, wave := range s.Spec.Waves {
 		for j, target := range wave.Targets {
-			if target.Kind != kind {
+			if KindOf(target) != kind {
 				continue
 			}
 			selector, err := metav1.LabelSelectorAsSelector(&target.Selector)
@@ -66,6 +70,11 @@ func FindWave(s *torporv1alpha1.Slumber, kind string, of map[string]string) (int
 		}
 	}
 	return -1, nil
+}
+
+// KindOf returns which kind a target selects. Those that Torpor knows need no API group.
+func KindOf(target torporv1alpha1.SlumberTarget) schema.GroupKind {
+	return schema.GroupKind{Group: cmp.Or(target.APIGroup, stoppable.FindGroup(target.Kind)), Kind: target.Kind}
 }
 
 // ReadMember reads what is known of an object that a Slumber may have stopped. A time of skipping that makes no sense skips nothing.

@@ -24,7 +24,8 @@ type (
 	}
 )
 
-// Kind is a kind of objects that can be stopped. Each keeps the stops of Slumbers in status.scheduledStops, by which its own controller goes.
+// Kind is a kind of objects that can be stopped. Most keep the stops of Slumbers in status.scheduledStops, by which their own controller
+// goes. The others have a Switch.
 type Kind struct {
 	GVK schema.GroupVersionKind
 	// New and NewList make empty objects of the kind.
@@ -32,6 +33,16 @@ type Kind struct {
 	NewList func() List
 	// ReadState reads what is known of an object.
 	ReadState func(obj Object, now time.Time) State
+	// Switch is nil of a kind whose status has the stops of Slumbers.
+	Switch *Switch
+}
+
+// Switch is how objects are stopped that know nothing of Torpor: annotations say who wants that, and fields of the spec are set and brought back.
+type Switch struct {
+	// Operations are what stops an object.
+	Operations []torporv1alpha1.StopOperation
+	// IsScaled says that an autoscaler may scale the objects.
+	IsScaled bool
 }
 
 // State is what is known of an object. Neither asleep nor awake is on its way, or in trouble.
@@ -51,5 +62,18 @@ type State struct {
 	ScheduledStops []torporv1alpha1.ScheduledStop
 }
 
-// ListKinds returns the kinds.
+// ListKinds returns the kinds whose status has the stops of Slumbers.
 func ListKinds() []Kind { return []Kind{clusterDeployments(), mysqlClusters(), cfApps()} }
+
+// ListWorkloads returns the kinds of Kubernetes itself.
+func ListWorkloads() []Kind { return []Kind{deployments(), statefulSets(), cronJobs()} }
+
+// FindGroup returns the API group of a kind that needs none to be named; empty for others.
+func FindGroup(kind string) string {
+	for _, k := range append(ListKinds(), ListWorkloads()...) {
+		if k.GVK.Kind == kind {
+			return k.GVK.Group
+		}
+	}
+	return ""
+}

@@ -138,9 +138,17 @@ type SlumberWave struct {
 }
 
 // SlumberTarget selects objects of one kind in the Slumber's namespace.
+//
+// +kubebuilder:validation:XValidation:rule=`has(self.apiGroup) || self.kind in ['ClusterDeployment', 'MySQLCluster', 'CFApp', 'Deployment', 'StatefulSet', 'CronJob']`,message=`expected ClusterDeployment, MySQLCluster, CFApp, Deployment, StatefulSet or CronJob, or an apiGroup; found another kind without one; add the apiGroup of its StopAdapter`
 type SlumberTarget struct {
+	// APIGroup of the kind: that of a StopAdapter. ClusterDeployment, MySQLCluster, CFApp, Deployment, StatefulSet and CronJob need none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	APIGroup string `json:"apiGroup,omitempty"`
 	// Kind of the objects.
-	// +kubebuilder:validation:Enum=ClusterDeployment;MySQLCluster;CFApp
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 	// Selector selects them by their labels; an empty one selects all.
 	Selector metav1.LabelSelector `json:"selector"`
@@ -250,6 +258,9 @@ const (
 	SlumberWaveTimedOutReason = "WaveTimedOut"
 	// SlumberSchemaLacksFieldReason says that objects cannot be stopped, because their schema drops what the Slumber writes.
 	SlumberSchemaLacksFieldReason = "MembersLackField"
+	// SlumberKindMissingReason says that nothing is stopped of some kinds: the API server does not serve them, Torpor may not write them, or no
+	// StopAdapter is about them.
+	SlumberKindMissingReason = "KindNotStoppable"
 	// SlumberWriteFailedReason says that the status of members could not be written.
 	SlumberWriteFailedReason = "WriteFailed"
 	// SlumberAsExpectedReason says that nothing needs anybody.

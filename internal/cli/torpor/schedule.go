@@ -65,7 +65,7 @@ func (kube *kubeClient) readSlumbers(ctx context.Context, namespace string) ([]t
 func (r stopRow) findSlumbers(all []torporv1alpha1.Slumber) (found []*torporv1alpha1.Slumber) {
 	for i := range all {
 		s := &all[i]
-		if wave, err := slumber.FindWave(s, r.Kind, r.labels); s.Namespace == r.Namespace && err == nil && wave >= 0 && !s.Spec.Suspend {
+		if wave, err := slumber.FindWave(s, r.groupKind, r.labels); s.Namespace == r.Namespace && err == nil && wave >= 0 && !s.Spec.Suspend {
 			found = append(found, s)
 		}
 	}

@@ -92,7 +92,7 @@ func (a *commands) findSkipEnd(ctx context.Context, kube *kubeClient, t target, 
 	if err != nil {
 		return until, err
 	}
-	row := stopRow{Namespace: t.namespace, Kind: t.kind.gvk.Kind, Name: t.name, labels: obj.GetLabels()}
+	row := stopRow{Namespace: t.namespace, Kind: t.kind.gvk.Kind, Name: t.name, labels: obj.GetLabels(), groupKind: t.kind.gvk.GroupKind()}
 	for _, s := range row.findSlumbers(slumbers) {
 		if end := endOfSleep(s, now); end.After(until) {
 			until = end

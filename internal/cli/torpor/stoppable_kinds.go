@@ -105,8 +105,9 @@ type stopRow struct {
 	// Schedule is when Slumbers stop and start the object next.
 	Schedule []scheduledTransition `json:"schedule,omitempty"`
 	// labels are the object's, by which Slumbers select it; slumber is the name of the one that stops it.
-	labels  map[string]string
-	slumber string
+	labels    map[string]string
+	groupKind schema.GroupKind
+	slumber   string
 	// pastScheduled are the stops of Slumbers that the object remembers.
 	pastScheduled []torporv1alpha1.StopRecord
 	// refusal is why the manager does not start what is to be started.
@@ -116,7 +117,7 @@ type stopRow struct {
 // newStopRow takes from the record what is about the switch as it is now: the controller may not have seen yet what somebody wrote.
 func newStopRow(k schema.GroupVersionKind, obj client.Object, part string, isStopped bool, stops stoprecord.Records) stopRow {
 	r := stopRow{
-		Namespace: obj.GetNamespace(), Kind: k.Kind, Name: obj.GetName(), Part: part, Stopped: isStopped, stops: stops, labels: obj.GetLabels(),
+		Namespace: obj.GetNamespace(), Kind: k.Kind, Name: obj.GetName(), Part: part, Stopped: isStopped, stops: stops, labels: obj.GetLabels(), groupKind: k.GroupKind(),
 		untilAnnotation: torporv1alpha1.UntilAnnotation, isAsked: isStopped && !stops.HasEnded(),
 	}
 	switch {

@@ -18,7 +18,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/slumber"
-	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
 )
 
 const (
@@ -81,6 +81,9 @@ func listWrites(seen *observation, plan slumber.Plan) (writes []memberWrite) {
 
 // writeStops applies what a Slumber wants of a member, and reports whether its schema keeps that.
 func (c Controller) writeStops(ctx context.Context, name string, write memberWrite) (isKept bool, err error) {
+	if write.kind.Switch != nil {
+		return true, c.annotateStop(ctx, name, write)
+	}
 	status, entries := map[string]any{}, 0 // Without its field a field manager takes its entries away.
 	if write.stops.Slumber != "" {
 		entry, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&write.stops)
@@ -105,18 +108,35 @@ func (c Controller) writeStops(ctx context.Context, name string, write memberWri
 	return len(kept) >= entries, nil
 }
 
+// annotateStop applies what a Slumber wants of a member whose status is not Torpor's.
+func (c Controller) annotateStop(ctx context.Context, name string, write memberWrite) error {
+	applied := &unstructured.Unstructured{Object: map[string]any{}}
+	applied.SetGroupVersionKind(write.kind.GVK)
+	applied.SetNamespace(write.GetNamespace())
+	applied.SetName(write.GetName())
+	applied.SetUID(write.GetUID()) // One that is gone is not made anew.
+	annotation, value, err := stopadapter.ScheduledAnnotation(write.stops, name)
+	if err != nil {
+		return fmt.Errorf("write the stop: %w", err)
+	}
+	if value != "" {
+		applied.SetAnnotations(map[string]string{annotation: value})
+	}
+	return reconcile.ApplyObserved(ctx, c.client, applied, Name+"-"+name)
+}
+
 // finalize lets everything start that a deleted Slumber has stopped.
 func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (time.Duration, error) {
 	var failures []error
-	for _, kind := range stoppable.ListKinds() {
-		objects, err := c.listObjects(ctx, kind, s.Namespace)
+	for _, kind := range c.listKinds() {
+		objects, _, err := c.listObjects(ctx, kind, s.Namespace)
 		if err != nil {
 			return 0, err
 		}
 		for _, o := range objects {
-			member := slumber.ReadMember(s.Name, kind, o, c.Clock.Now())
+			member := slumber.ReadMember(s.Name, kind.Kind, o, c.Clock.Now())
 			if len(member.FindStops(s.Name).Stops) > 0 {
-				_, err := c.writeStops(ctx, s.Name, memberWrite{object: object{o, kind}})
+				_, err := c.writeStops(ctx, s.Name, memberWrite{object: object{o, kind.Kind}})
 				failures = append(failures, client.IgnoreNotFound(err))
 			}
 		}

@@ -7,6 +7,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -36,6 +37,8 @@ type Controller struct {
 	Clock clock.PassiveClock
 	// Metrics is where states are shown.
 	Metrics *Metrics
+	// Members are the kinds with a switch; nil for none.
+	Members *Members
 
 	client client.Client
 }
@@ -70,6 +73,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WithOptions(workers.Options())
 	for _, kind := range stoppable.ListKinds() {
 		build = build.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(c.slumbersOfNamespace), builder.WithPredicates(c.memberChanged(kind)))
+	}
+	if c.Members != nil {
+		build = build.WatchesRawSource(c.Members.watch(mgr.GetClient()))
 	}
 	err := build.Complete(&reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
@@ -126,47 +132,73 @@ type object struct {
 // observe reads the members from the cache.
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
 	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]object, len(s.Spec.Waves))}
-	for _, kind := range stoppable.ListKinds() {
-		objects, err := c.listObjects(ctx, kind, s.Namespace)
+	seen.MissingKinds = listKindNames(s)
+	for _, kind := range c.listKinds() {
+		objects, isServed, err := c.listObjects(ctx, kind, s.Namespace)
 		if err != nil {
 			return nil, err
 		}
+		if isServed {
+			seen.MissingKinds = slices.DeleteFunc(seen.MissingKinds, func(name string) bool { return name == kind.GVK.GroupKind().String() })
+		}
 		for _, o := range objects {
-			wave, err := slumber.FindWave(s, kind.GVK.Kind, o.GetLabels())
+			wave, err := slumber.FindWave(s, kind.GVK.GroupKind(), o.GetLabels())
 			if err != nil {
 				return nil, fmt.Errorf("read the selectors: %w", err)
 			}
-			member := slumber.ReadMember(s.Name, kind, o, seen.Now)
+			member := slumber.ReadMember(s.Name, kind.Kind, o, seen.Now)
 			switch {
 			case wave >= 0 && member.IsStoppable:
-				seen.Waves[wave], seen.waves[wave] = append(seen.Waves[wave], member), append(seen.waves[wave], object{o, kind})
+				seen.Waves[wave], seen.waves[wave] = append(seen.Waves[wave], member), append(seen.waves[wave], object{o, kind.Kind})
 			case member.IsStopped:
-				seen.Leftovers, seen.leftovers = append(seen.Leftovers, member), append(seen.leftovers, object{o, kind})
+				seen.Leftovers, seen.leftovers = append(seen.Leftovers, member), append(seen.leftovers, object{o, kind.Kind})
 			}
 		}
 	}
 	return seen, nil
 }
 
-// listObjects returns the objects of a kind in a namespace, which are those of the cache.
-func (c Controller) listObjects(ctx context.Context, kind stoppable.Kind, namespace string) ([]client.Object, error) {
+// listKindNames are the kinds that a Slumber selects, sorted.
+func listKindNames(s *torporv1alpha1.Slumber) (names []string) {
+	for _, wave := range s.Spec.Waves {
+		for _, target := range wave.Targets {
+			names = append(names, slumber.KindOf(target).String())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// listKinds returns the kinds that may be there.
+func (c Controller) listKinds() []readableKind {
+	var all []readableKind
+	for _, kind := range stoppable.ListKinds() {
+		all = append(all, readableKind{kind, c.client})
+	}
+	if c.Members != nil {
+		all = append(all, c.Members.list()...)
+	}
+	return all
+}
+
+// listObjects returns the objects of a kind in a namespace, which are those of the cache, and whether the kind is served.
+func (c Controller) listObjects(ctx context.Context, kind readableKind, namespace string) (objects []client.Object, isServed bool, err error) {
 	list := kind.NewList()
-	err := c.client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	err = kind.reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 	if meta.IsNoMatchError(err) {
-		return nil, nil // The kind is not served: it has no objects.
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list the objects of kind %s: %w", kind.GVK.Kind, err)
+		return nil, false, fmt.Errorf("list the objects of kind %s: %w", kind.GVK.Kind, err)
 	}
 	items, err := meta.ExtractList(list)
 	if err != nil {
-		return nil, fmt.Errorf("read the list of kind %s: %w", kind.GVK.Kind, err)
+		return nil, false, fmt.Errorf("read the list of kind %s: %w", kind.GVK.Kind, err)
 	}
-	var objects []client.Object
 	for _, item := range items {
 		if o, ok := item.(client.Object); ok {
 			objects = append(objects, o)
 		}
 	}
-	return objects, nil
+	return objects, true, nil
 }

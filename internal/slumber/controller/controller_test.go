@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,9 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/slumber"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -228,4 +233,62 @@ func TestBadInputIsRefusedOrTold(t *testing.T) {
 		t.Errorf("expected the condition to say so, found %+v", c)
 	}
 	stop()
+}
+
+// TestMembersOfEveryKindSleep has a MySQLCluster, an app, and a Deployment whose kind comes and goes: each keeps its stop where it belongs.
+func TestMembersOfEveryKindSleep(t *testing.T) {
+	env := shared.Get(t)
+	namespace := env.CreateNamespace(t)
+	clock := clocktesting.NewFakePassiveClock(beforeNight().Add(2 * time.Hour))
+	db := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: namespace, Name: "db"}, 1)
+	app := testenv.BuildCFApp(types.NamespacedName{Namespace: namespace, Name: "app"})
+	app.Spec.DesiredState = korifiv1alpha1.StartedState
+	shop := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "shop"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "example.com/a"}}}},
+	}}
+	env.ExpectCreated(t, db, app, shop)
+	serving := []byte(`{"status": {"instances": [{"ordinal": 0, "role": "primary"}]}}`)
+	testenv.ExpectNoError(t, env.Client.Status().Patch(t.Context(), db, client.RawPatch(types.MergePatchType, serving)))
+	s := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nights"}, Spec: torporv1alpha1.SlumberSpec{
+		Windows: []torporv1alpha1.SlumberWindow{{Sleep: "0 20 * * *", Wake: "0 7 * * *"}}, Waves: []torporv1alpha1.SlumberWave{{Name: "all"}},
+	}}
+	for _, kind := range []string{"MySQLCluster", "CFApp", "Deployment"} {
+		s.Spec.Waves[0].Targets = append(s.Spec.Waves[0].Targets, torporv1alpha1.SlumberTarget{Kind: kind})
+	}
+	env.ExpectCreated(t, s)
+	members := &Members{}
+	stop := testenv.StartManager(t, env, Controller{Clock: clock, Metrics: NewMetrics(), Members: members}.SetupWithManager)
+	defer stop()
+	stalledBy := func() string {
+		c := meta.FindStatusCondition(s.Status.Conditions, torporv1alpha1.SlumberStalledCondition)
+		if c == nil || c.Status != metav1.ConditionTrue {
+			return ""
+		}
+		return c.Reason
+	}
+	env.WaitFor(t, "the Slumber says that nobody stops Deployments", s, func() error {
+		return testenv.ErrorIf(stalledBy() != torporv1alpha1.SlumberKindMissingReason || s.Status.Members != 2, "found %+v", s.Status)
+	})
+	deployments := stoppable.ListWorkloads()[0]
+	members.AddKind(deployments, env.Client)
+	env.WaitFor(t, "all members are counted", s, func() error {
+		return testenv.ErrorIf(stalledBy() != "" || s.Status.Members != 3, "found %+v", s.Status)
+	})
+	testenv.Eventually(t, "each has its stop", func() error {
+		for _, o := range []client.Object{db, app, shop} {
+			if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+				return err
+			}
+		}
+		inDeployment := stopadapter.ReadSwitch(shop).Scheduled
+		return testenv.ErrorIf(len(db.Status.ScheduledStops) != 1 || len(app.Status.ScheduledStops) != 1 || len(inDeployment) != 1 || inDeployment[0].Stops[0].By != "Slumber nights",
+			"found %+v, %+v and %+v", db.Status.ScheduledStops, app.Status.ScheduledStops, shop.Annotations)
+	})
+	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), s))
+	testenv.Eventually(t, "a Slumber that goes takes its annotation along", func() error {
+		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(shop), shop)
+		return testenv.ErrorIf(err != nil || len(stopadapter.ReadSwitch(shop).Scheduled) > 0, "found %v: %v", shop.Annotations, err)
+	})
+	members.RemoveKind(deployments)
 }

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+)
+
+// Members are the kinds with a switch that can be stopped now, with what reads their objects: whoever stops them says when that begins and
+// ends. One lives as long as the process.
+type Members struct {
+	mu    sync.Mutex
+	kinds map[schema.GroupKind]readableKind
+	// queue and slumbers are those of the controller while it runs.
+	queue    workqueue.TypedRateLimitingInterface[ctrl.Request]
+	slumbers client.Reader
+}
+
+// readableKind is a kind, and what reads its objects.
+type readableKind struct {
+	stoppable.Kind
+	reader client.Reader
+}
+
+// AddKind says that the objects of a kind can be stopped.
+func (m *Members) AddKind(kind stoppable.Kind, reader client.Reader) {
+	m.mu.Lock()
+	if m.kinds == nil {
+		m.kinds = map[schema.GroupKind]readableKind{}
+	}
+	m.kinds[kind.GVK.GroupKind()] = readableKind{kind, reader}
+	m.mu.Unlock()
+	m.enqueue(context.Background(), "")
+}
+
+// RemoveKind says that they cannot any more.
+func (m *Members) RemoveKind(kind stoppable.Kind) {
+	m.mu.Lock()
+	delete(m.kinds, kind.GVK.GroupKind())
+	m.mu.Unlock()
+	m.enqueue(context.Background(), "")
+}
+
+// ObjectChanged has the Slumbers of an object's namespace look again.
+func (m *Members) ObjectChanged(ctx context.Context, obj client.Object) {
+	m.enqueue(ctx, obj.GetNamespace())
+}
+
+// list returns the kinds in an order that stays.
+func (m *Members) list() []readableKind {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []readableKind
+	for _, kind := range m.kinds {
+		all = append(all, kind)
+	}
+	slices.SortFunc(all, func(a, b readableKind) int {
+		return strings.Compare(a.GVK.GroupKind().String(), b.GVK.GroupKind().String())
+	})
+	return all
+}
+
+// enqueue has the Slumbers of a namespace look again, or all of them.
+func (m *Members) enqueue(ctx context.Context, namespace string) {
+	m.mu.Lock()
+	queue, slumbers := m.queue, m.slumbers
+	m.mu.Unlock()
+	if queue == nil {
+		return // A controller that starts looks at all of them.
+	}
+	var list torporv1alpha1.SlumberList
+	if err := slumbers.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return // The controller ends.
+	}
+	for i := range list.Items {
+		queue.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+}
+
+// watch connects the controller's queue for as long as the controller runs.
+func (m *Members) watch(slumbers client.Reader) source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		m.mu.Lock()
+		m.queue, m.slumbers = queue, slumbers
+		m.mu.Unlock()
+		context.AfterFunc(ctx, func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if m.queue == queue {
+				m.queue, m.slumbers = nil, nil
+			}
+		})
+		return nil
+	})
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller stops and restores the objects of one kind with a switch: a pass reads an object and who scales it, lets
+// stopadapter.Decide decide, and writes what differs at once. It writes fields of the spec of others' objects, and never a status.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+)
+
+// Name of the events and the field manager; the controller of a kind is called Name and the kind's name.
+const Name = "torpor-switch"
+
+// Observer is told which kinds can be stopped, and when something of their objects changes.
+type Observer interface {
+	// AddKind says that the objects of a kind can be read, and are stopped if they are to be.
+	AddKind(kind stoppable.Kind, reader client.Reader)
+	// RemoveKind says that they are not any more.
+	RemoveKind(kind stoppable.Kind)
+	// ObjectChanged says that something of an object has changed.
+	ObjectChanged(ctx context.Context, obj client.Object)
+}
+
+// Controller reconciles the objects of one kind.
+type Controller struct {
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Kind has a switch.
+	Kind stoppable.Kind
+	// Observer is told of the kind; nil for nobody.
+	Observer Observer
+
+	client client.Client
+}
+
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the controller.
+func (c Controller) SetupWithManager(mgr manager.Manager) error {
+	c.client = mgr.GetClient()
+	name := Name + "-" + strings.ToLower(c.Kind.GVK.Kind)
+	if c.Kind.GVK.Group != "" {
+		name += "." + c.Kind.GVK.Group
+	}
+	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
+	build := builder.ControllerManagedBy(mgr).
+		Named(name).
+		For(c.newObject(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+		WithOptions(workers.Options())
+	if c.Observer != nil {
+		build = build.Watches(c.newObject(), c.tellObserver())
+	}
+	if c.Kind.Switch.IsScaled {
+		build = build.Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(c.scaledObject))
+	}
+	err := build.Complete(&reconcile.Pass[*unstructured.Unstructured, stopadapter.Observed, stopadapter.Plan]{
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+		New: c.newObject, Observe: c.observe, Decide: stopadapter.Decide, Act: c.act, Report: report,
+	})
+	if err == nil && c.Observer != nil {
+		err = mgr.Add(manager.RunnableFunc(c.announce))
+	}
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", name, err)
+	}
+	return nil
+}
+
+func (c Controller) newObject() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(c.Kind.GVK)
+	return u
+}
+
+// announce says that the kind can be stopped, for as long as the controller runs.
+func (c Controller) announce(ctx context.Context) error {
+	c.Observer.AddKind(c.Kind, c.client)
+	<-ctx.Done()
+	c.Observer.RemoveKind(c.Kind)
+	return nil
+}
+
+// tellObserver passes events on, and asks for no pass.
+func (c Controller) tellObserver() handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, _ queue) { c.Observer.ObjectChanged(ctx, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ queue) { c.Observer.ObjectChanged(ctx, e.ObjectNew) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) { c.Observer.ObjectChanged(ctx, e.Object) },
+	}
+}
+
+// observe reads who else decides about an object.
+func (c Controller) observe(ctx context.Context, obj *unstructured.Unstructured) (stopadapter.Observed, error) {
+	seen := stopadapter.Observed{
+		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch.Operations, Refusal: stopadapter.DescribeOwner(obj),
+		Manager: stopadapter.FindManager(obj, stopadapter.ListPaths(c.Kind.Switch.Operations)),
+	}
+	if !c.Kind.Switch.IsScaled || seen.Refusal != "" {
+		return seen, nil
+	}
+	var list autoscalingv2.HorizontalPodAutoscalerList
+	if err := c.client.List(ctx, &list, client.InNamespace(obj.GetNamespace())); err != nil {
+		return seen, fmt.Errorf("list the HorizontalPodAutoscalers: %w", err)
+	}
+	for i := range list.Items {
+		if scales(&list.Items[i], obj) {
+			seen.Refusal = stopadapter.DescribeAutoscaler(&list.Items[i])
+		}
+	}
+	return seen, nil
+}
+
+func scales(autoscaler *autoscalingv2.HorizontalPodAutoscaler, obj *unstructured.Unstructured) bool {
+	target := autoscaler.Spec.ScaleTargetRef
+	group, _, _ := strings.Cut(target.APIVersion, "/")
+	return target.Kind == obj.GetKind() && target.Name == obj.GetName() && group == obj.GroupVersionKind().Group
+}
+
+// scaledObject maps an autoscaler to what it scales.
+func (c Controller) scaledObject(_ context.Context, o client.Object) []ctrl.Request {
+	autoscaler, ok := o.(*autoscalingv2.HorizontalPodAutoscaler)
+	if !ok || autoscaler.Spec.ScaleTargetRef.Kind != c.Kind.GVK.Kind {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: autoscaler.Namespace, Name: autoscaler.Spec.ScaleTargetRef.Name}}}
+}
+
+// act writes what differs, in one patch that is refused if anybody has written meanwhile.
+func (c Controller) act(ctx context.Context, seen stopadapter.Observed, plan stopadapter.Plan) error {
+	patch := client.MergeFrom(seen.Object)
+	if data, err := patch.Data(plan.Next); err != nil || string(data) == "{}" {
+		return err
+	}
+	if err := reconcile.PatchObserved(ctx, c.client, seen.Object, plan.Next.DeepCopy(), Name); err != nil {
+		return fmt.Errorf("write the switch: %w", err)
+	}
+	return nil
+}
+
+// report has no status to write: what became of the object stands in its annotations.
+func report(_ *unstructured.Unstructured, _ stopadapter.Observed, plan stopadapter.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
+	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter}
+	if refused == nil {
+		out.Events = plan.Events
+	}
+	return out
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/yaml"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+var (
+	suite  testenv.Suite
+	shared = testenv.NewShared(&suite, func(t testing.TB) *testenv.Environment { return testenv.StartAPIServer(t) })
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(suite.Run(m))
+}
+
+// observed is an Observer that remembers.
+type observed struct {
+	mu      sync.Mutex
+	kinds   map[string]bool
+	changed map[string]int
+}
+
+func (o *observed) AddKind(kind stoppable.Kind, _ client.Reader) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.kinds[kind.GVK.Kind] = true
+}
+
+func (o *observed) RemoveKind(kind stoppable.Kind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.kinds, kind.GVK.Kind)
+}
+
+func (o *observed) ObjectChanged(_ context.Context, obj client.Object) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.changed[obj.GetName()]++
+}
+
+func (o *observed) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.kinds)
+}
+
+// story is a namespace with workloads, and controllers with the rights of their feature and no more.
+type story struct {
+	*testenv.Environment
+	namespace string
+	observer  *observed
+	stop      func()
+}
+
+func newStory(t *testing.T) *story {
+	t.Helper()
+	env := shared.Get(t)
+	s := &story{Environment: env, namespace: env.CreateNamespace(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}}
+	s.start(t)
+	return s
+}
+
+func (s *story) start(t *testing.T) {
+	t.Helper()
+	limited := *s.Environment
+	limited.Config = s.ImpersonateUser(s.grantRights(t))
+	s.stop = testenv.StartManager(t, &limited, func(mgr manager.Manager) error {
+		for _, kind := range stoppable.ListWorkloads() {
+			if err := (Controller{Clock: clock.RealClock{}, Kind: kind, Observer: s.observer}).SetupWithManager(mgr); err != nil {
+				return fmt.Errorf("set up: %w", err)
+			}
+		}
+		return nil
+	})
+}
+
+// grantRights makes the role of the feature, once for all tests.
+func (s *story) grantRights(t *testing.T) string {
+	t.Helper()
+	const namespace = "default"
+	s.ApplyFeatureRoles(t, namespace, "workloads")
+	return "system:serviceaccount:" + namespace + ":torpor-manager"
+}
+
+func (s *story) create(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	testenv.ExpectNoError(t, yaml.Unmarshal([]byte(text), &u.Object))
+	u.SetNamespace(s.namespace)
+	s.ExpectCreated(t, u)
+	return u
+}
+
+func (s *story) patch(t *testing.T, u *unstructured.Unstructured, patch string) {
+	t.Helper()
+	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("alice")))
+}
+
+// waitFor waits until the spec of an object is as it should be, and whether Torpor keeps something to restore.
+func (s *story) waitFor(t *testing.T, what string, u *unstructured.Unstructured, isKept bool, holds func(spec map[string]any) bool) {
+	t.Helper()
+	s.WaitFor(t, what, u, func() error {
+		spec, _, _ := unstructured.NestedMap(u.Object, "spec")
+		found := stopadapter.ReadSwitch(u)
+		return testenv.ErrorIf(!holds(spec) || (len(found.Saved) > 0) != isKept, "found %v and %v", spec, u.GetAnnotations())
+	})
+}
+
+func replicasAre(n int64) func(map[string]any) bool {
+	return func(spec map[string]any) bool { return spec["replicas"] == n }
+}
+
+func deployment(name string) string {
+	return fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %[1]s}, spec: {replicas: 3, selector: {matchLabels: {app: %[1]s}},
+  template: {metadata: {labels: {app: %[1]s}}, spec: {containers: [{name: a, image: example.com/a}]}}}}`, name)
+}
+
+// TestWorkloadsAreStoppedAndRestored has a person stop each kind, with a manager that ends in between, and start it: the spec is what it was.
+func TestWorkloadsAreStoppedAndRestored(t *testing.T) {
+	s := newStory(t)
+	cronJob := `{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}, spec: {schedule: "0 3 * * *",
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: example.com/a}]}}}}}}`
+	for _, u := range []*unstructured.Unstructured{
+		s.create(t, deployment("shop")), s.create(t, strings.ReplaceAll(deployment("store"), "kind: Deployment", "kind: StatefulSet")), s.create(t, cronJob),
+	} {
+		isStopped, isRunning := replicasAre(0), replicasAre(3)
+		if u.GetKind() == "CronJob" {
+			isStopped, isRunning = func(spec map[string]any) bool { return spec["suspend"] == true }, func(spec map[string]any) bool { return spec["suspend"] == false }
+		}
+		before, _, _ := unstructured.NestedMap(u.Object, "spec")
+		s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": "true", "torpor.dev/reason": "no budget"}}}`)
+		s.waitFor(t, u.GetKind()+" is stopped", u, true, isStopped)
+		s.WaitForEvent(t, s.namespace, stopadapter.EventStopped, "The object is stopped; asked for by unknown (field manager alice): no budget")
+		s.stop()
+		s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
+		s.start(t)
+		s.waitFor(t, u.GetKind()+" is as it was", u, false, isRunning)
+		after, _, _ := unstructured.NestedMap(u.Object, "spec")
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s: spec (-before +after):\n%s", u.GetKind(), diff)
+		}
+		if record := stopadapter.ReadSwitch(u).Records; len(record) != 1 || record[0].Reason != "no budget" || record[0].EndedAt == nil {
+			t.Errorf("%s: expected the record of one stop, found %+v", u.GetKind(), record)
+		}
+	}
+	testenv.Eventually(t, "all kinds are announced", func() error { return testenv.ErrorIf(s.observer.count() != 3, "found %v", s.observer.kinds) })
+	s.stop()
+	if s.observer.count() != 0 || s.observer.changed["shop"] == 0 {
+		t.Errorf("expected no kind any more, and changes that were told, found %v and %v", s.observer.kinds, s.observer.changed)
+	}
+}
+
+// TestASlumberAndOthersDecideAboutADeployment has a Slumber's annotation stop one, somebody scale it, and autoscalers and owners in the way.
+func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
+	s := newStory(t)
+	defer s.stop()
+	sleep := `{"metadata": {"annotations": {"slumber.torpor.dev/nights": "{\"slumber\": \"nights\", \"stops\": [{\"since\": \"2026-01-01T20:00:00Z\", \"by\": \"Slumber nights\", \"requested\": true}]}"}}}`
+	wake := `{"metadata": {"annotations": {"slumber.torpor.dev/nights": null}}}`
+	u := s.create(t, deployment("asleep"))
+	s.patch(t, u, sleep)
+	s.waitFor(t, "it sleeps", u, true, replicasAre(0))
+	s.patch(t, u, wake)
+	s.waitFor(t, "it wakes", u, false, replicasAre(3))
+
+	t.Log("Who scales it in the night keeps it, and is named.")
+	s.patch(t, u, sleep)
+	s.waitFor(t, "it sleeps again", u, true, replicasAre(0))
+	s.patch(t, u, `{"spec": {"replicas": 5}}`)
+	s.waitFor(t, "it is left alone", u, false, replicasAre(5))
+	if found := stopadapter.ReadSwitch(u); found.ResumedBy != "unknown (field manager alice)" {
+		t.Errorf("expected who resumed it, found %+v", found)
+	}
+	s.WaitForEvent(t, s.namespace, stopadapter.EventStartedByOthers, "found it changed by unknown (field manager alice)")
+
+	t.Log("What KEDA scales from zero, and what somebody else owns, is refused.")
+	scaled := s.create(t, deployment("scaled"))
+	s.create(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: keda-hpa-scaled, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: scaled, uid: u-1, controller: true}]},
+  spec: {maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: scaled}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
+	owned := s.create(t, strings.Replace(deployment("owned"), "name: owned}, spec", "name: owned, ownerReferences: [{apiVersion: example.com/v1, kind: Database, name: db, uid: u-2, controller: true}]}, spec", 1))
+	for u, why := range map[*unstructured.Unstructured]string{scaled: "the ScaledObject scaled of KEDA", owned: "Database db owns it"} {
+		s.patch(t, u, sleep)
+		s.WaitFor(t, "it is refused", u, func() error {
+			found := stopadapter.ReadSwitch(u)
+			replicas, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+			return testenv.ErrorIf(!strings.Contains(found.Refused, why) || replicas != 3, "found %d and %q", replicas, found.Refused)
+		})
+	}
+	s.WaitForEvent(t, s.namespace, stopadapter.EventStopRefused, "Database db owns it")
+
+	t.Log("An autoscaler that rests is none.")
+	resting := s.create(t, deployment("resting"))
+	s.create(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: resting},
+  spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: resting}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
+	s.patch(t, resting, sleep)
+	s.waitFor(t, "it sleeps, too", resting, true, replicasAre(0))
+}
+
+// TestWhatPeopleStopUntilATimeComesBack has one whose time is over, and one whose Slumber's stop expires, while no manager runs.
+func TestWhatPeopleStopUntilATimeComesBack(t *testing.T) {
+	s := newStory(t)
+	u := s.create(t, deployment("timed"))
+	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": "true", "torpor.dev/until": "2099-01-01T00:00:00Z"}}}`)
+	s.waitFor(t, "it is stopped", u, true, replicasAre(0))
+	s.stop()
+	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/until": "1s"}}}`)
+	s.start(t)
+	defer s.stop()
+	s.waitFor(t, "it is back", u, false, replicasAre(3))
+	found := stopadapter.ReadSwitch(u)
+	if _, isLeft := u.GetAnnotations()[torporv1alpha1.UntilAnnotation]; isLeft || stopadapter.IsAsked(u) || found.Records[0].StartedBy != torporv1alpha1.UntilAnnotation {
+		t.Errorf("expected the stop to be taken back, found %v", u.GetAnnotations())
+	}
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stopadapter
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// action is what was tried, as events name it.
+const action = "Stop"
+
+// Observed is everything that Decide looks at.
+type Observed struct {
+	Now    time.Time
+	Object *unstructured.Unstructured
+	// Operations are what stops the object.
+	Operations []torporv1alpha1.StopOperation
+	// Refusal is why it must not be stopped, although it may be asked for; empty if it may.
+	Refusal string
+	// Manager is the field manager that last wrote one of the fields that a stop sets.
+	Manager string
+}
+
+// Plan is what follows from what was observed.
+type Plan struct {
+	Rule string
+	// Next is the object as it is to be. All that differs is written at once: a stop and what it replaces are never apart.
+	Next         *unstructured.Unstructured
+	Events       []decision.Event
+	RequeueAfter time.Duration
+}
+
+// step is a decision that is being made.
+type step struct {
+	Observed
+	is   Switch
+	plan Plan
+	next Switch
+	// annotations are to be written; those that are empty are to go.
+	annotations map[string]string
+}
+
+// Decide says what becomes of an object. Asking it again after its plan was written changes nothing.
+func Decide(o Observed) Plan {
+	is := ReadSwitch(o.Object)
+	s := &step{Observed: o, is: is, next: is, annotations: map[string]string{}, plan: Plan{Rule: "nothing to do", Next: o.Object}}
+	if !o.Object.GetDeletionTimestamp().IsZero() {
+		s.plan.Rule = "deleted"
+		return s.plan
+	}
+	s.plan.Next = o.Object.DeepCopy()
+	s.record()
+	scheduled := is.FindScheduled(o.Object.GetAnnotations(), o.Now)
+	isWanted := s.next.Records.Holds() || scheduled != nil
+	if isWanted && len(is.Saved) > 0 && !holdsAll(o.Object.Object, is.Saved) {
+		s.yield()
+	} else {
+		s.flip(isWanted, scheduled)
+	}
+	s.finish()
+	return s.plan
+}
+
+// record keeps the record of what people ask for, and takes back a stop whose time is over.
+func (s *step) record() {
+	asked := AnnotationSwitch().ReadRequest(s.Object, IsAsked(s.Object))
+	before := s.is.Records
+	records := stoprecord.NextRecords(before, asked, s.Now)
+	s.plan.Events = append(s.plan.Events, stoprecord.Events(before, records, torporv1alpha1.UntilAnnotation, action)...)
+	if records.HasEnded() {
+		records[0].Requested = false
+		s.takeBack()
+	}
+	s.next.Records = records[:min(len(records), maxRecords)]
+}
+
+// takeBack removes what asks for a stop, and what was said of it.
+func (s *step) takeBack() {
+	for _, name := range []string{
+		torporv1alpha1.StoppedAnnotation, torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation,
+	} {
+		s.annotations[name] = ""
+	}
+}
+
+// yield leaves an object to whoever has changed what a stop had set: they want it to run, or are a tool that keeps it as it says elsewhere. To stop
+// it again would be a fight that nobody sees.
+func (s *step) yield() {
+	s.plan.Rule = "somebody has started it"
+	by := "unknown"
+	if s.Manager != "" {
+		by = "unknown (field manager " + s.Manager + ")"
+	}
+	restoreFields(s.plan.Next.Object, s.is.Saved)
+	s.annotations[torporv1alpha1.RestoreAnnotation] = ""
+	// Times of an annotation have whole seconds, and a stop that began in this one is meant, too.
+	s.annotations[torporv1alpha1.ResumedAnnotation] = formatTime(s.Now.Add(time.Second).Truncate(time.Second)) + " " + by
+	if newest := s.next.Records.Newest(); newest != nil && newest.EndedAt == nil {
+		newest.EndedAt, newest.StartedBy, newest.Requested = new(metav1.NewTime(s.Now)), by, false
+		s.takeBack()
+	}
+	s.plan.Events = append(s.plan.Events, decision.Event{
+		Warning: true, Reason: EventStartedByOthers, Action: action,
+		Note: "Expected the object to stay as the stop had set it, found it changed by " + by + "; it is left alone until the next stop. Of a tool that sets it back, stop what it applies",
+	})
+}
+
+// flip stops or restores the object.
+func (s *step) flip(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
+	switch isKept := len(s.is.Saved) > 0; {
+	case s.is.Unreadable != "":
+		s.refuse("expected " + s.is.Unreadable + " as Torpor wrote it, found something else; set what it should restore by hand, and remove it")
+	case isWanted && !isKept && s.Refusal != "":
+		s.refuse(s.Refusal)
+	case isWanted && !isKept:
+		s.stop(scheduled)
+	case !isWanted && isKept:
+		s.restore()
+	case isWanted:
+		s.plan.Rule = "stopped"
+	default:
+		s.annotations[torporv1alpha1.StopRefusedAnnotation] = ""
+	}
+}
+
+func (s *step) refuse(why string) {
+	s.plan.Rule = "refused"
+	s.annotations[torporv1alpha1.StopRefusedAnnotation] = why
+	if s.is.Refused != why {
+		s.plan.Events = append(s.plan.Events, decision.Event{Warning: true, Reason: EventStopRefused, Action: action, Note: "The object is not stopped: " + why})
+	}
+}
+
+func (s *step) stop(scheduled *torporv1alpha1.ScheduledStop) {
+	saved, err := applyOperations(s.plan.Next.Object, s.Operations)
+	var data []byte
+	if err == nil {
+		data, err = json.Marshal(saved)
+	}
+	if err != nil {
+		s.plan.Next = s.Object.DeepCopy() // Nothing is done by halves.
+		s.refuse(err.Error())
+		return
+	}
+	s.plan.Rule = "stop"
+	s.annotations[torporv1alpha1.RestoreAnnotation] = string(data)
+	s.annotations[torporv1alpha1.ResumedAnnotation], s.annotations[torporv1alpha1.StopRefusedAnnotation] = "", ""
+	note := s.next.Records.Describe()
+	if note == "" && scheduled != nil {
+		note = stoprecord.Records(scheduled.Stops).Describe()
+	}
+	s.plan.Events = append(s.plan.Events, decision.Event{Reason: EventStopped, Action: action, Note: "The object is stopped" + note})
+}
+
+func (s *step) restore() {
+	s.plan.Rule = "restore"
+	kept := restoreFields(s.plan.Next.Object, s.is.Saved)
+	s.annotations[torporv1alpha1.RestoreAnnotation] = ""
+	note := "The object is as it was before the stop"
+	if len(kept) > 0 {
+		note = "The object is as it was before the stop, but for what cannot be brought back: " + strings.Join(kept, ", ")
+	}
+	s.plan.Events = append(s.plan.Events, decision.Event{Warning: len(kept) > 0, Reason: EventRestored, Action: "Start", Note: note})
+}
+
+// finish writes the annotations, and says when to look again.
+func (s *step) finish() {
+	if !slices.EqualFunc(s.is.Records, s.next.Records, isSameRecord) {
+		if data, err := json.Marshal(s.next.Records); err == nil {
+			s.annotations[torporv1alpha1.StopsAnnotation] = string(data)
+		}
+	}
+	annotations := s.plan.Next.GetAnnotations()
+	for name, value := range s.annotations {
+		if value == "" {
+			delete(annotations, name)
+			continue
+		}
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[name] = value
+	}
+	s.plan.Next.SetAnnotations(annotations)
+	if newest := s.next.Records.Newest(); newest != nil && newest.Until != nil {
+		s.requeueAt(newest.Until.Time)
+	}
+	s.requeueAt(stoprecord.ScheduledEnd(s.is.Scheduled, s.Object.GetAnnotations(), s.Now))
+	skipped, _ := stoprecord.ReadSkip(s.Object.GetAnnotations())
+	s.requeueAt(skipped)
+}
+
+func isSameRecord(a, b torporv1alpha1.StopRecord) bool {
+	one, err := json.Marshal(a)
+	other, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && string(one) == string(other)
+}
+
+func (s *step) requeueAt(moment time.Time) {
+	if left := moment.Sub(s.Now); left > 0 && (s.plan.RequeueAfter == 0 || left < s.plan.RequeueAfter) {
+		s.plan.RequeueAfter = left
+	}
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// FindManager returns the field manager that last wrote the field of a path, as the API server noted it; empty if it did not.
+func FindManager(obj metav1.Object, paths []string) string {
+	var found metav1.ManagedFieldsEntry
+	for _, entry := range obj.GetManagedFields() {
+		if entry.FieldsV1 == nil || entry.Time == nil || entry.Subresource == "status" {
+			continue
+		}
+		var fields map[string]any
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue // Who has changed something is told to people only.
+		}
+		for _, path := range paths {
+			names := parsePath(path)
+			for i := range names {
+				names[i] = "f:" + names[i]
+			}
+			if _, isThere := readField(fields, names); isThere && (found.Time == nil || entry.Time.After(found.Time.Time)) {
+				found = entry
+			}
+		}
+	}
+	return found.Manager
+}
+
+// ListPaths returns the fields that a stop sets.
+func ListPaths(operations []torporv1alpha1.StopOperation) (paths []string) {
+	for _, operation := range operations {
+		paths = append(paths, operation.Path)
+	}
+	return paths
+}
+
+// DescribeOwner says that another object decides what an object is; empty if none does.
+func DescribeOwner(obj metav1.Object) string {
+	owner := metav1.GetControllerOf(obj)
+	if owner == nil {
+		return ""
+	}
+	return fmt.Sprintf("expected an object of its own, found that %s %s owns it; stop that", owner.Kind, owner.Name)
+}

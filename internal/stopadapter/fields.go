@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package stopadapter decides how objects are stopped whose kind has no status of Torpor's: some fields are set, what was there before is kept in an
+// annotation of the same write, and comes back at the start. It is pure.
+package stopadapter
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	k8sjson "k8s.io/apimachinery/pkg/util/json"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+const (
+	// maxRestore is how large what is kept of an object may be, in bytes: all annotations of one share 256 KiB.
+	maxRestore = 16 << 10
+	// maxOperations is how many fields a stop sets at most, with the maps on their way.
+	maxOperations = 50
+)
+
+// Saved is a field before a stop and after it. A value that is nil is that of a field which is not there.
+type Saved struct {
+	Path   string          `json:"path"`
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+	// IsMade says that it is a map on the way to another field, which the stop has made.
+	IsMade bool `json:"made,omitempty"`
+}
+
+// parsePath splits a JSON pointer into names.
+func parsePath(path string) []string {
+	names := strings.Split(strings.TrimPrefix(path, "/"), "/")
+	for i := range names {
+		names[i] = strings.ReplaceAll(strings.ReplaceAll(names[i], "~1", "/"), "~0", "~")
+	}
+	return names
+}
+
+func formatPath(names []string) string {
+	var path strings.Builder
+	for _, name := range names {
+		path.WriteString("/" + strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1"))
+	}
+	return path.String()
+}
+
+// readField returns the value of a field, and whether it is there.
+func readField(object map[string]any, names []string) (value any, isThere bool) {
+	value = object
+	for _, name := range names {
+		fields, isMap := value.(map[string]any)
+		if value, isThere = fields[name]; !isMap || !isThere {
+			return nil, false
+		}
+	}
+	return value, true
+}
+
+// setField sets a field of a map that is there.
+func setField(object map[string]any, names []string, value any) error {
+	parent, isThere := readField(object, names[:len(names)-1])
+	fields, isMap := parent.(map[string]any)
+	if len(names) == 1 {
+		fields, isMap, isThere = object, true, true
+	}
+	if !isThere || !isMap {
+		return fmt.Errorf("expected a map at %s, found none", formatPath(names[:len(names)-1]))
+	}
+	fields[names[len(names)-1]] = value
+	return nil
+}
+
+func removeField(object map[string]any, names []string) {
+	parent, _ := readField(object, names[:len(names)-1])
+	if fields, isMap := parent.(map[string]any); isMap {
+		delete(fields, names[len(names)-1])
+	}
+}
+
+// applyOperations changes an object, and returns what it was.
+func applyOperations(object map[string]any, operations []torporv1alpha1.StopOperation) (saved []Saved, err error) {
+	for _, operation := range operations {
+		names := parsePath(operation.Path)
+		if slices.ContainsFunc(saved, func(one Saved) bool { return one.Path == operation.Path && !one.IsMade }) {
+			return nil, fmt.Errorf("expected each field once, found %s twice", operation.Path)
+		}
+		if operation.Op == torporv1alpha1.AddOperation {
+			made, err := makeMaps(object, names)
+			if err != nil {
+				return nil, err
+			}
+			saved = append(saved, made...)
+		}
+		one, err := newSaved(object, names, operation)
+		if err != nil {
+			return nil, err
+		}
+		if operation.Op == torporv1alpha1.RemoveOperation {
+			removeField(object, names)
+		} else if err := setRaw(object, names, one.After); err != nil {
+			return nil, err
+		}
+		if saved = append(saved, one); len(saved) > maxOperations {
+			return nil, fmt.Errorf("expected at most %d fields to be set, found more", maxOperations)
+		}
+	}
+	if data, err := json.Marshal(saved); err != nil || len(data) > maxRestore {
+		return nil, errors.Join(err, fmt.Errorf("expected at most %d bytes to keep, found %d", maxRestore, len(data)))
+	}
+	return saved, nil
+}
+
+func newSaved(object map[string]any, names []string, operation torporv1alpha1.StopOperation) (one Saved, err error) {
+	one = Saved{Path: formatPath(names)}
+	if before, isThere := readField(object, names); isThere {
+		if one.Before, err = json.Marshal(before); err != nil {
+			return one, fmt.Errorf("encode %s: %w", one.Path, err)
+		}
+	}
+	if operation.Op == torporv1alpha1.RemoveOperation {
+		return one, nil
+	}
+	if operation.Value == nil || !json.Valid(operation.Value.Raw) {
+		return one, fmt.Errorf("expected a value for %s, found none", one.Path)
+	}
+	one.After = slices.Clone(operation.Value.Raw)
+	return one, nil
+}
+
+// makeMaps makes the maps on the way to a field that are not there.
+func makeMaps(object map[string]any, names []string) (made []Saved, err error) {
+	for i := 1; i < len(names); i++ {
+		if _, isThere := readField(object, names[:i]); isThere {
+			continue
+		}
+		if err := setField(object, names[:i], map[string]any{}); err != nil {
+			return nil, err
+		}
+		made = append(made, Saved{Path: formatPath(names[:i]), After: json.RawMessage("{}"), IsMade: true})
+	}
+	return made, nil
+}
+
+func setRaw(object map[string]any, names []string, raw json.RawMessage) error {
+	value, err := decode(raw)
+	if err != nil {
+		return err
+	}
+	return setField(object, names, value)
+}
+
+// decode reads a value as objects have them: whole numbers are integers.
+func decode(raw json.RawMessage) (any, error) {
+	var value map[string]any
+	if err := k8sjson.Unmarshal(append(append([]byte(`{"v":`), raw...), '}'), &value); err != nil {
+		return nil, fmt.Errorf("decode a value: %w", err)
+	}
+	return value["v"], nil
+}
+
+// restoreFields brings back what was before. A field that somebody has changed since stays as it is.
+func restoreFields(object map[string]any, saved []Saved) (kept []string) {
+	for _, one := range slices.Backward(saved) {
+		names := parsePath(one.Path)
+		switch {
+		case !holdsValue(object, one):
+			if !one.IsMade { // A map has something of somebody else's by now.
+				kept = append(kept, one.Path)
+			}
+		case one.Before == nil:
+			removeField(object, names)
+		default:
+			if err := setRaw(object, names, one.Before); err != nil {
+				kept = append(kept, one.Path)
+			}
+		}
+	}
+	slices.Sort(kept)
+	return kept
+}
+
+// holdsValue reports whether a field is as a stop has set it.
+func holdsValue(object map[string]any, one Saved) bool {
+	is, isThere := readField(object, parsePath(one.Path))
+	if one.After == nil || !isThere {
+		return one.After == nil && !isThere
+	}
+	want, err := decode(one.After)
+	return err == nil && reflect.DeepEqual(normalize(is), normalize(want))
+}
+
+// normalize makes numbers comparable, whatever decoded them.
+func normalize(value any) any {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return value
+	}
+	var plain any
+	if json.Unmarshal(data, &plain) != nil {
+		return value
+	}
+	return plain
+}
+
+// holdsAll reports whether every field is as a stop has set it.
+func holdsAll(object map[string]any, saved []Saved) bool {
+	return !slices.ContainsFunc(saved, func(one Saved) bool { return !one.IsMade && !holdsValue(object, one) })
+}
+
+// isSet reports whether an object is as the operations would make it, whoever has.
+func isSet(object map[string]any, operations []torporv1alpha1.StopOperation) bool {
+	for _, operation := range operations {
+		one := Saved{Path: operation.Path}
+		if operation.Op != torporv1alpha1.RemoveOperation && operation.Value != nil {
+			one.After = operation.Value.Raw
+		}
+		if !holdsValue(object, one) {
+			return false
+		}
+	}
+	return len(operations) > 0
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stopadapter
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+func operation(op torporv1alpha1.StopOperationType, path, value string) torporv1alpha1.StopOperation {
+	o := torporv1alpha1.StopOperation{Op: op, Path: path}
+	if value != "" {
+		o.Value = &torporv1alpha1.JSONValue{Raw: []byte(value)}
+	}
+	return o
+}
+
+func parseObject(t testing.TB, text string) map[string]any {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// TestFieldsAreSetAndBroughtBack has each operation on objects that have the field, or a part of the way to it, or nothing of it.
+func TestFieldsAreSetAndBroughtBack(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		object, want string
+		operations   []torporv1alpha1.StopOperation
+	}{
+		"a number":             {"{spec: {replicas: 3}}", "{spec: {replicas: 0}}", []torporv1alpha1.StopOperation{operation("replace", "/spec/replicas", "0")}},
+		"a flag that is there": {"{spec: {suspend: false}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"a flag that is not":   {"{spec: {}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"a flag that is null":  {"{spec: {suspend: null}}", "{spec: {suspend: true}}", []torporv1alpha1.StopOperation{operation("add", "/spec/suspend", "true")}},
+		"maps on the way": {
+			"{spec: {}}", "{spec: {a: {b: {c: [1]}}}}", []torporv1alpha1.StopOperation{operation("add", "/spec/a/b/c", "[1]")},
+		},
+		"an annotation with a slash, of an object without any": {
+			"{metadata: {name: x}}", `{metadata: {name: x, annotations: {cnpg.io/hibernation: "on"}}}`,
+			[]torporv1alpha1.StopOperation{operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
+		},
+		"a map that goes": {
+			"{spec: {syncPolicy: {automated: {prune: true, selfHeal: true}, retry: {limit: 5}}}}", "{spec: {syncPolicy: {retry: {limit: 5}}}}",
+			[]torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")},
+		},
+		"what is not there goes": {"{spec: {}}", "{spec: {}}", []torporv1alpha1.StopOperation{operation("remove", "/spec/syncPolicy/automated", "")}},
+		"several fields": {
+			`{metadata: {annotations: {a: "1"}}, spec: {paused: false}}`, `{metadata: {annotations: {a: "2", b: "3"}}, spec: {paused: true}}`,
+			[]torporv1alpha1.StopOperation{operation("add", "/spec/paused", "true"), operation("add", "/metadata/annotations/a", `"2"`), operation("add", "/metadata/annotations/b", `"3"`)},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			object := parseObject(t, row.object)
+			saved, err := applyOperations(object, row.operations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(normalize(parseObject(t, row.want)), normalize(object)); diff != "" {
+				t.Errorf("stopped (-want +found):\n%s", diff)
+			}
+			if !isSet(object, row.operations[len(row.operations)-1:]) {
+				t.Error("expected the switch to be seen as set")
+			}
+			if kept := restoreFields(object, saved); len(kept) > 0 {
+				t.Errorf("expected everything to come back, found that %v stayed", kept)
+			}
+			if diff := cmp.Diff(normalize(parseObject(t, row.object)), normalize(object)); diff != "" {
+				t.Errorf("restored (-want +found):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWhatOthersChangeStays has somebody change one of two fields, and add to a map that the stop has made.
+func TestWhatOthersChangeStays(t *testing.T) {
+	t.Parallel()
+	object := parseObject(t, "{spec: {count: 1}}")
+	saved, err := applyOperations(object, []torporv1alpha1.StopOperation{operation("add", "/spec/count", "0"), operation("add", "/spec/a/b", "true")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := object["spec"].(map[string]any)
+	spec["count"], spec["a"].(map[string]any)["theirs"] = 7, true
+	if kept := restoreFields(object, saved); strings.Join(kept, " ") != "/spec/count" {
+		t.Errorf("expected the number to stay, found %v", kept)
+	}
+	if diff := cmp.Diff(normalize(parseObject(t, "{spec: {count: 7, a: {theirs: true}}}")), normalize(object)); diff != "" {
+		t.Errorf("(-want +found):\n%s", diff)
+	}
+}
+
+// TestStopsThatMakeNoSense are refused before anything is changed for good.
+func TestStopsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		object, want string
+		operation    torporv1alpha1.StopOperation
+	}{
+		"a way through what is no map":     {"{spec: {a: 1}}", "expected a map at /spec/a", operation("add", "/spec/a/b", "true")},
+		"a replace without a way":          {"{spec: {}}", "expected a map at /spec/a", operation("replace", "/spec/a/b", "true")},
+		"no value":                         {"{spec: {}}", "expected a value for /spec/a", operation("add", "/spec/a", "")},
+		"what takes too much to be kept":   {"{spec: {a: " + strings.Repeat("x", maxRestore) + "}}", "expected at most 16384 bytes", operation("add", "/spec/a", "true")},
+		"the same field twice":             {"{spec: {}}", "expected each field once, found /spec/a twice", operation("twice", "/spec/a", "true")},
+		"a way with more maps than fields": {"{spec: {}}", "expected at most 50 fields", operation("add", "/spec"+strings.Repeat("/a", 60), "true")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			operations := []torporv1alpha1.StopOperation{row.operation}
+			if row.operation.Op == "twice" {
+				operations = []torporv1alpha1.StopOperation{operation("add", "/spec/a", "1"), operation("add", "/spec/a", "2")}
+			}
+			if _, err := applyOperations(parseObject(t, row.object), operations); err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("expected %q, found %v", row.want, err)
+			}
+		})
+	}
+}

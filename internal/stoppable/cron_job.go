@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stoppable
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+// cronJobs make no Jobs while they are suspended. Those that run go on, and are waited for.
+func cronJobs() Kind {
+	suspend := Switch{Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.AddOperation, "/spec/suspend", "true")}}
+	return NewSwitched(batchv1.SchemeGroupVersion.WithKind("CronJob"), suspend, func(u *unstructured.Unstructured) Rest {
+		isSuspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
+		active, _, _ := unstructured.NestedSlice(u.Object, "status", "active")
+		r := Rest{IsStoppable: true, IsQuiet: isSuspended && len(active) == 0, IsReady: !isSuspended}
+		if isSuspended && len(active) > 0 {
+			r.Message = fmt.Sprintf("%d Jobs run", len(active))
+		}
+		return r
+	})
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stoppable
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+)
+
+func deployments() Kind {
+	return NewSwitched(appsv1.SchemeGroupVersion.WithKind("Deployment"), replicasSwitch(), func(u *unstructured.Unstructured) Rest {
+		return readReplicas(u, "availableReplicas")
+	})
+}
+
+// replicasSwitch scales to zero. A HorizontalPodAutoscaler rests while that is so, and goes on when the replicas are back.
+func replicasSwitch() Switch {
+	return Switch{IsScaled: true, Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")}}
+}
+
+// readReplicas looks at Pods as the kind's own controller has counted them, if it has seen the spec as it is now.
+func readReplicas(u *unstructured.Unstructured, readyField string) Rest {
+	wanted, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
+	pods, _, _ := unstructured.NestedInt64(u.Object, "status", "replicas")
+	ready, _, _ := unstructured.NestedInt64(u.Object, "status", readyField)
+	r := Rest{IsStoppable: true}
+	if isCurrent := observed >= u.GetGeneration(); isCurrent {
+		r.IsQuiet, r.IsReady = wanted == 0 && pods == 0, wanted > 0 && ready >= wanted
+	}
+	if !r.IsQuiet && !r.IsReady {
+		r.Message = fmt.Sprintf("%d of %d Pods are ready, %d are there", ready, wanted, pods)
+	}
+	return r
+}

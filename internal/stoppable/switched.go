@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stoppable
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+)
+
+// Rest is what an object without a status of Torpor's says of itself.
+type Rest struct {
+	// IsStoppable says that it can be stopped at all.
+	IsStoppable bool
+	// IsQuiet says that nothing of it runs, and IsReady that all of it does, whoever wanted that.
+	IsQuiet, IsReady bool
+	// Message says what is missing of what is neither.
+	Message string
+}
+
+// NewSwitched is a kind with a switch.
+func NewSwitched(gvk schema.GroupVersionKind, how Switch, read func(*unstructured.Unstructured) Rest) Kind {
+	return Kind{
+		GVK: gvk, Switch: &how,
+		New: func() Object {
+			u := &unstructured.Unstructured{}
+			u.SetGroupVersionKind(gvk)
+			return u
+		},
+		NewList: func() List {
+			u := &unstructured.UnstructuredList{}
+			u.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+			return u
+		},
+		ReadState: func(obj Object, now time.Time) State {
+			if u, ok := obj.(*unstructured.Unstructured); ok {
+				return readSwitched(u, how, read(u), now)
+			}
+			return State{}
+		},
+	}
+}
+
+func readSwitched(u *unstructured.Unstructured, how Switch, rest Rest, now time.Time) State {
+	is := stopadapter.ReadSwitch(u)
+	isKept, isOthers := is.IsKept(u), is.IsStoppedByOthers(u, how.Operations)
+	s := State{
+		// What another object owns is what that makes of it.
+		IsStoppable:       u.GetDeletionTimestamp().IsZero() && rest.IsStoppable && stopadapter.DescribeOwner(u) == "",
+		IsAsleep:          (isKept || isOthers) && rest.IsQuiet,
+		IsAwake:           len(is.Saved) == 0 && rest.IsReady && is.FindScheduled(u.GetAnnotations(), now) == nil,
+		IsStoppedByOthers: isOthers,
+		ScheduledStops:    is.Scheduled,
+		Message:           rest.Message,
+	}
+	s.ResumedAt, s.ResumedBy = is.LastResume()
+	if is.Refused != "" {
+		s.Message = is.Refused
+	}
+	return s
+}
+
+func set(op torporv1alpha1.StopOperationType, path, value string) torporv1alpha1.StopOperation {
+	return torporv1alpha1.StopOperation{Op: op, Path: path, Value: &torporv1alpha1.JSONValue{Raw: []byte(value)}}
+}
