@@ -213,7 +213,7 @@ func listFeatures(o Options) []feature {
 	}
 	syncController := syncset.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncset.NewMetrics()}
 	poolController := machinepool.Controller{Guard: o.guards["machinepools"], Dialer: hibernationController.Dialer, Clock: now, Metrics: machinepool.NewMetrics()}
-	members := &slumber.Members{}
+	members := &slumber.MemberKinds{}
 	slumberController := slumber.Controller{Clock: now, Metrics: slumber.NewMetrics(), Members: members}
 	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Waits: o.FailoverWaits}
 	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
@@ -257,7 +257,7 @@ func workloadKinds() (all featureKinds) {
 }
 
 // switchWorkloads sets up a controller for each of them.
-func switchWorkloads(now clock.PassiveClock, members *slumber.Members) conditional.SetupFunc {
+func switchWorkloads(now clock.PassiveClock, members *slumber.MemberKinds) conditional.SetupFunc {
 	var setups []conditional.SetupFunc
 	for _, kind := range stoppable.ListWorkloads() {
 		setups = append(setups, stopadapter.Controller{Clock: now, Kind: kind, Observer: members}.SetupWithManager)

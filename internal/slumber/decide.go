@@ -26,20 +26,20 @@ const (
 	immediately = time.Millisecond
 )
 
-// Verb is what is to become of a member.
-type Verb int
+// MemberVerb is what is to become of a member.
+type MemberVerb int
 
 const (
 	// Keep leaves its stop as it is.
-	Keep Verb = iota
+	Keep MemberVerb = iota
 	// Stop and Start begin and end a stop.
 	Stop
 	Start
 )
 
-// Wish is what is to become of a member. StartedBy is who or what starts it if that is not the Slumber.
-type Wish struct {
-	Verb      Verb
+// MemberWish is what is to become of a member. StartedBy is who or what starts it if that is not the Slumber.
+type MemberWish struct {
+	Verb      MemberVerb
 	StartedBy string
 }
 
@@ -48,7 +48,7 @@ type Plan struct {
 	// Status is the next status, without conditions.
 	Status torporv1alpha1.SlumberStatus
 	// Wishes are what is to become of each member of each wave; nil of a wave that is left as it is.
-	Wishes [][]Wish
+	Wishes [][]MemberWish
 	// WindowEnd is when the window ends that holds; zero if none does or it has no end.
 	WindowEnd      time.Time
 	Ready, Stalled decision.Condition
@@ -91,7 +91,7 @@ func keepAll(o Observed, err error) Plan {
 }
 
 // noteWindow finds out whether a window was noticed too late. One that held already when the Slumber was made or changed is not missed.
-func (p *Plan) noteWindow(o Observed, phase Phase) {
+func (p *Plan) noteWindow(o Observed, phase SchedulePhase) {
 	before := o.Slumber.Status
 	if !phase.IsAsleep {
 		return
@@ -111,7 +111,7 @@ func (p *Plan) noteWindow(o Observed, phase Phase) {
 }
 
 // advanceWaves stops the first wave that may be, or starts the last. A wave waits for the one before it, and no longer than the timeout.
-func (p *Plan) advanceWaves(o Observed, phase Phase, shouldSleep bool) {
+func (p *Plan) advanceWaves(o Observed, phase SchedulePhase, shouldSleep bool) {
 	for _, wave := range o.Slumber.Spec.Waves {
 		p.Status.Waves = append(p.Status.Waves, waveOf(o, wave.Name))
 	}
@@ -211,7 +211,7 @@ func joinNames(names []string) string {
 
 // wish says of each member whether it is to be stopped.
 func (p *Plan) wish(o Observed) {
-	p.Wishes = make([][]Wish, len(o.Waves))
+	p.Wishes = make([][]MemberWish, len(o.Waves))
 	for i, members := range o.Waves {
 		wave := p.Status.Waves[i]
 		if !isSaved(wave, o.Slumber.Status.Waves) {
@@ -231,20 +231,20 @@ func isSaved(wave torporv1alpha1.SlumberWaveStatus, saved []torporv1alpha1.Slumb
 	return i < 0 && wave.Since == nil || i >= 0 && saved[i].ShouldSleep == wave.ShouldSleep && saved[i].Since.Equal(wave.Since)
 }
 
-func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now time.Time) Wish {
+func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now time.Time) MemberWish {
 	by := torporv1alpha1.SkipUntilAnnotation
 	switch {
 	case !wave.ShouldSleep:
-		return Wish{Verb: Start}
+		return MemberWish{Verb: Start}
 	case m.ResumedAt.After(wave.Since.Time):
 		by = m.ResumedBy
 		fallthrough
 	case now.Before(m.SkippedUntil):
-		return Wish{Verb: Start, StartedBy: by}
+		return MemberWish{Verb: Start, StartedBy: by}
 	case p.isWaking:
-		return Wish{Verb: Keep} // It sleeps on until it is its turn, as it was told when it was stopped.
+		return MemberWish{Verb: Keep} // It sleeps on until it is its turn, as it was told when it was stopped.
 	default:
-		return Wish{Verb: Stop}
+		return MemberWish{Verb: Stop}
 	}
 }
 

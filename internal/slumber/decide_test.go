@@ -62,7 +62,7 @@ func verbs(p slumber.Plan) string {
 			word = ""
 		}
 		for _, wish := range wishes {
-			word += map[slumber.Verb]string{slumber.Keep: "k", slumber.Stop: "s", slumber.Start: "a"}[wish.Verb]
+			word += map[slumber.MemberVerb]string{slumber.Keep: "k", slumber.Stop: "s", slumber.Start: "a"}[wish.Verb]
 		}
 		words = append(words, word)
 	}
@@ -157,7 +157,7 @@ func TestStopsAreRecorded(t *testing.T) {
 	withWaves(s, evening(), true, true)
 	member := awake("a")
 	asleepPlan := slumber.Decide(slumber.Observed{Now: evening(), Slumber: s, Waves: [][]slumber.Member{{member}, {}}})
-	next := asleepPlan.NextStops(s, member, 0, slumber.Wish{Verb: slumber.Stop}, evening())
+	next := asleepPlan.NextStops(s, member, 0, slumber.MemberWish{Verb: slumber.Stop}, evening())
 	end := time.Date(2026, 11, 25, 7, 0, 0, 0, time.UTC)
 	if stop := next.Stops[0]; stop.By != "Slumber nights of alice" || stop.Reason != "nobody works at night" || !stop.Until.Time.Equal(end) || !stop.Requested {
 		t.Errorf("found %+v", stop)
@@ -166,14 +166,14 @@ func TestStopsAreRecorded(t *testing.T) {
 		t.Errorf("expected it to expire after the timeouts of two waves, found %s", next.ExpiresAt)
 	}
 	member.ScheduledStops = []torporv1alpha1.ScheduledStop{next}
-	later := asleepPlan.NextStops(s, member, 0, slumber.Wish{Verb: slumber.Stop}, evening().Add(time.Hour))
+	later := asleepPlan.NextStops(s, member, 0, slumber.MemberWish{Verb: slumber.Stop}, evening().Add(time.Hour))
 	if diff := cmp.Diff(next, later); diff != "" {
 		t.Errorf("expected a later pass to change nothing: %s", diff)
 	}
-	if kept := asleepPlan.NextStops(s, member, 0, slumber.Wish{Verb: slumber.Keep}, end); len(kept.Stops) != 1 || kept.Stops[0].EndedAt != nil {
+	if kept := asleepPlan.NextStops(s, member, 0, slumber.MemberWish{Verb: slumber.Keep}, end); len(kept.Stops) != 1 || kept.Stops[0].EndedAt != nil {
 		t.Errorf("expected it to be kept, found %+v", kept)
 	}
-	started := asleepPlan.NextStops(s, member, 0, slumber.Wish{Verb: slumber.Start, StartedBy: "bob"}, end)
+	started := asleepPlan.NextStops(s, member, 0, slumber.MemberWish{Verb: slumber.Start, StartedBy: "bob"}, end)
 	if stop := started.Stops[0]; stop.StartedBy != "bob" || !stop.EndedAt.Time.Equal(end) || stop.Requested || started.ExpiresAt != nil {
 		t.Errorf("found %+v", started)
 	}

@@ -18,13 +18,13 @@ const (
 	yearsBetweenLeapDays = 8
 )
 
-// holiday is from the beginning of one day to the end of another; of every year, if it is yearly.
-type holiday struct {
+// holidayRange is from the beginning of one day to the end of another; of every year, if it is yearly.
+type holidayRange struct {
 	first, last time.Time
 	isYearly    bool
 }
 
-func parseHoliday(text torporv1alpha1.Holiday) (h holiday, err error) {
+func parseHoliday(text torporv1alpha1.Holiday) (h holidayRange, err error) {
 	if text.Last == "" {
 		text.Last = text.First
 	}
@@ -57,7 +57,7 @@ func parseDay(text string) (time.Time, error) {
 }
 
 // in returns the holiday that begins in a year; false if that year has none.
-func (h holiday) in(year int) (first, last time.Time, isThere bool) {
+func (h holidayRange) in(year int) (first, last time.Time, isThere bool) {
 	if !h.isYearly {
 		return h.first, h.last, year == h.first.Year()
 	}
@@ -73,7 +73,7 @@ func (h holiday) in(year int) (first, last time.Time, isThere bool) {
 }
 
 // contains reports whether a time of the wall clock is in the holiday.
-func (h holiday) contains(shown time.Time) bool {
+func (h holidayRange) contains(shown time.Time) bool {
 	year := h.first.Year()
 	if h.isYearly {
 		year = shown.Year()
@@ -87,7 +87,7 @@ func (h holiday) contains(shown time.Time) bool {
 }
 
 // boundaries returns when the holiday begins and ends, as often as it does around a time.
-func (h holiday) boundaries(clock wallClock, at time.Time) (moments []time.Time) {
+func (h holidayRange) boundaries(clock wallClock, at time.Time) (moments []time.Time) {
 	from, to := h.first.Year(), h.first.Year()
 	if h.isYearly {
 		from, to = clock.read(at).Year()-yearsBetweenLeapDays-1, clock.read(at).Year()+yearsBetweenLeapDays+1

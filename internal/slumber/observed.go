@@ -95,7 +95,7 @@ func (m Member) FindStops(slumber string) torporv1alpha1.ScheduledStop {
 }
 
 // NextStops returns what a Slumber wants of a member after a plan.
-func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Wish, now time.Time) torporv1alpha1.ScheduledStop {
+func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish MemberWish, now time.Time) torporv1alpha1.ScheduledStop {
 	before := m.FindStops(s.Name)
 	next := before
 	asked := stoprecord.Request{IsStopped: wish.Verb == Stop, By: describeSlumber(s), Reason: s.Spec.Reason}

@@ -24,14 +24,14 @@ const (
 // Schedule is when something sleeps: in any of its windows, and on its holidays.
 type Schedule struct {
 	clock    wallClock
-	windows  []window
-	holidays []holiday
+	windows  []sleepWindow
+	holidays []holidayRange
 }
 
-type window struct{ sleep, wake moment }
+type sleepWindow struct{ sleep, wake cronMoment }
 
-// Phase is a time of sleep or of being awake. Since is zero if it has always been, and Until if it never ends.
-type Phase struct {
+// SchedulePhase is a time of sleep or of being awake. Since is zero if it has always been, and Until if it never ends.
+type SchedulePhase struct {
 	IsAsleep     bool
 	Since, Until time.Time
 }
@@ -63,7 +63,7 @@ func ParseSchedule(spec torporv1alpha1.SlumberSpec) (Schedule, error) {
 	return s, nil
 }
 
-func parseWindow(text torporv1alpha1.SlumberWindow, clock wallClock) (w window, err error) {
+func parseWindow(text torporv1alpha1.SlumberWindow, clock wallClock) (w sleepWindow, err error) {
 	if w.sleep, err = parseMoment(text.Sleep, clock); err != nil {
 		return w, fmt.Errorf("sleep %q: %w", text.Sleep, err)
 	}
@@ -78,23 +78,23 @@ func parseWindow(text torporv1alpha1.SlumberWindow, clock wallClock) (w window, 
 
 // isAsleep reports whether something sleeps at a time.
 func (s Schedule) isAsleep(at time.Time) bool {
-	return s.isHoliday(at) || slices.ContainsFunc(s.windows, func(w window) bool { return w.isAsleep(at) })
+	return s.isHoliday(at) || slices.ContainsFunc(s.windows, func(w sleepWindow) bool { return w.isAsleep(at) })
 }
 
 // isAsleep reports whether a time is in the window. Of a sleep and a wake at once, the wake counts.
-func (w window) isAsleep(at time.Time) bool {
+func (w sleepWindow) isAsleep(at time.Time) bool {
 	slept := w.sleep.last(at)
 	return !slept.IsZero() && slept.After(w.wake.last(at))
 }
 
 func (s Schedule) isHoliday(at time.Time) bool {
 	day := s.clock.read(at)
-	return slices.ContainsFunc(s.holidays, func(h holiday) bool { return h.contains(day) })
+	return slices.ContainsFunc(s.holidays, func(h holidayRange) bool { return h.contains(day) })
 }
 
 // PhaseAt returns what is to be at a time, since when and until when.
-func (s Schedule) PhaseAt(at time.Time) Phase {
-	phase := Phase{IsAsleep: s.isAsleep(at)}
+func (s Schedule) PhaseAt(at time.Time) SchedulePhase {
+	phase := SchedulePhase{IsAsleep: s.isAsleep(at)}
 	if next := s.listTransitions(at, 1); len(next) > 0 {
 		phase.Until = next[0].At.Time
 	}
@@ -115,9 +115,9 @@ func (s Schedule) NextTransitions(at time.Time) []torporv1alpha1.SlumberTransiti
 
 // listTransitions goes from moment to moment, and keeps what each window has come to.
 func (s Schedule) listTransitions(at time.Time, limit int) (list []torporv1alpha1.SlumberTransition) {
-	cursors := make([]cursor, len(s.windows))
+	cursors := make([]windowCursor, len(s.windows))
 	for i, w := range s.windows {
-		cursors[i] = cursor{window: w, isAsleep: w.isAsleep(at), sleep: w.sleep.next(at), wake: w.wake.next(at)}
+		cursors[i] = windowCursor{sleepWindow: w, isAsleep: w.isAsleep(at), sleep: w.sleep.next(at), wake: w.wake.next(at)}
 	}
 	isAsleep := s.isAsleep(at)
 	for range maxMoments {
@@ -138,25 +138,25 @@ func (s Schedule) listTransitions(at time.Time, limit int) (list []torporv1alpha
 	return list
 }
 
-// cursor is a window at some time: whether it is slept in, and when it begins and ends next.
-type cursor struct {
-	window
+// windowCursor is a window at some time: whether it is slept in, and when it begins and ends next.
+type windowCursor struct {
+	sleepWindow
 	isAsleep    bool
 	sleep, wake time.Time
 }
 
 // moveTo goes on to a moment that is not after the next ones of the window.
-func (c *cursor) moveTo(at time.Time) {
+func (c *windowCursor) moveTo(at time.Time) {
 	if c.sleep.Equal(at) {
-		c.isAsleep, c.sleep = true, c.window.sleep.next(at)
+		c.isAsleep, c.sleep = true, c.sleepWindow.sleep.next(at)
 	}
 	if c.wake.Equal(at) {
-		c.isAsleep, c.wake = false, c.window.wake.next(at)
+		c.isAsleep, c.wake = false, c.sleepWindow.wake.next(at)
 	}
 }
 
 // nextMoment returns the next time at which there may be a change; zero if none follows.
-func (s Schedule) nextMoment(at time.Time, cursors []cursor) (next time.Time) {
+func (s Schedule) nextMoment(at time.Time, cursors []windowCursor) (next time.Time) {
 	consider := func(moment time.Time) {
 		if moment.After(at) && (next.IsZero() || moment.Before(next)) {
 			next = moment

@@ -60,28 +60,28 @@ func (w wallClock) firstAfter(low, high, shown time.Time) time.Time {
 	return high.Truncate(time.Second)
 }
 
-// moment is one that comes back, by the clocks of a zone.
-type moment struct {
+// cronMoment is one that comes back, by the clocks of a zone.
+type cronMoment struct {
 	clock wallClock
 	cron  cron.Schedule
 }
 
-func parseMoment(text string, clock wallClock) (moment, error) {
+func parseMoment(text string, clock wallClock) (cronMoment, error) {
 	if strings.Contains(text, "=") || strings.HasPrefix(strings.TrimSpace(text), "@") {
-		return moment{}, errors.New("expected five fields of cron, found a time zone or a name; set spec.timeZone, and write the fields")
+		return cronMoment{}, errors.New("expected five fields of cron, found a time zone or a name; set spec.timeZone, and write the fields")
 	}
 	parsed, err := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow).Parse(text)
 	if err != nil {
-		return moment{}, fmt.Errorf("expected five fields of cron, minute, hour, day of the month, month and day of the week: %w", err)
+		return cronMoment{}, fmt.Errorf("expected five fields of cron, minute, hour, day of the month, month and day of the week: %w", err)
 	}
 	if parsed.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return moment{}, errors.New("expected a day that comes, found one that no year has")
+		return cronMoment{}, errors.New("expected a day that comes, found one that no year has")
 	}
-	return moment{clock, parsed}, nil
+	return cronMoment{clock, parsed}, nil
 }
 
 // last returns when it was last, at a time or before; zero if it was not for years.
-func (m moment) last(at time.Time) (last time.Time) {
+func (m cronMoment) last(at time.Time) (last time.Time) {
 	shown := m.clock.read(at)
 	for back := time.Hour; ; back *= 4 {
 		for next := m.cron.Next(shown.Add(-back)); !next.IsZero() && !next.After(shown.Add(widestShift)); next = m.cron.Next(next) {
@@ -98,7 +98,7 @@ func (m moment) last(at time.Time) (last time.Time) {
 }
 
 // next returns when it is next, after a time; zero if it is not for years.
-func (m moment) next(at time.Time) time.Time {
+func (m cronMoment) next(at time.Time) time.Time {
 	for next := m.cron.Next(m.clock.read(at).Add(-widestShift)); !next.IsZero(); next = m.cron.Next(next) {
 		if instant := m.clock.instantOf(next); instant.After(at) {
 			return instant

@@ -20,8 +20,8 @@ import (
 // action is what was tried, as events name it.
 const action = "Stop"
 
-// Observed is everything that Decide looks at.
-type Observed struct {
+// ObservedSwitch is everything that Decide looks at.
+type ObservedSwitch struct {
 	Now    time.Time
 	Object *unstructured.Unstructured
 	// Operations are what stops the object.
@@ -32,8 +32,8 @@ type Observed struct {
 	Manager string
 }
 
-// Plan is what follows from what was observed.
-type Plan struct {
+// SwitchPlan is what follows from what was observed.
+type SwitchPlan struct {
 	Rule string
 	// Next is the object as it is to be. All that differs is written at once: a stop and what it replaces are never apart.
 	Next         *unstructured.Unstructured
@@ -41,20 +41,20 @@ type Plan struct {
 	RequeueAfter time.Duration
 }
 
-// step is a decision that is being made.
-type step struct {
-	Observed
-	is   Switch
-	plan Plan
-	next Switch
+// decisionStep is a decision that is being made.
+type decisionStep struct {
+	ObservedSwitch
+	is   SwitchState
+	plan SwitchPlan
+	next SwitchState
 	// annotations are to be written; those that are empty are to go.
 	annotations map[string]string
 }
 
 // Decide says what becomes of an object. Asking it again after its plan was written changes nothing.
-func Decide(o Observed) Plan {
+func Decide(o ObservedSwitch) SwitchPlan {
 	is := ReadSwitch(o.Object)
-	s := &step{Observed: o, is: is, next: is, annotations: map[string]string{}, plan: Plan{Rule: "nothing to do", Next: o.Object}}
+	s := &decisionStep{ObservedSwitch: o, is: is, next: is, annotations: map[string]string{}, plan: SwitchPlan{Rule: "nothing to do", Next: o.Object}}
 	if !o.Object.GetDeletionTimestamp().IsZero() {
 		s.plan.Rule = "deleted"
 		return s.plan
@@ -73,7 +73,7 @@ func Decide(o Observed) Plan {
 }
 
 // record keeps the record of what people ask for, and takes back a stop whose time is over.
-func (s *step) record() {
+func (s *decisionStep) record() {
 	asked := AnnotationSwitch().ReadRequest(s.Object, IsAsked(s.Object))
 	before := s.is.Records
 	records := stoprecord.NextRecords(before, asked, s.Now)
@@ -86,7 +86,7 @@ func (s *step) record() {
 }
 
 // takeBack removes what asks for a stop, and what was said of it.
-func (s *step) takeBack() {
+func (s *decisionStep) takeBack() {
 	for _, name := range []string{
 		torporv1alpha1.StoppedAnnotation, torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation,
 	} {
@@ -96,7 +96,7 @@ func (s *step) takeBack() {
 
 // yield leaves an object to whoever has changed what a stop had set: they want it to run, or are a tool that keeps it as it says elsewhere. To stop
 // it again would be a fight that nobody sees.
-func (s *step) yield() {
+func (s *decisionStep) yield() {
 	s.plan.Rule = "somebody has started it"
 	by := "unknown"
 	if s.Manager != "" {
@@ -117,7 +117,7 @@ func (s *step) yield() {
 }
 
 // flip stops or restores the object.
-func (s *step) flip(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
+func (s *decisionStep) flip(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
 	switch isKept := len(s.is.Saved) > 0; {
 	case s.is.Unreadable != "":
 		s.refuse("expected " + s.is.Unreadable + " as Torpor wrote it, found something else; set what it should restore by hand, and remove it")
@@ -134,7 +134,7 @@ func (s *step) flip(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
 	}
 }
 
-func (s *step) refuse(why string) {
+func (s *decisionStep) refuse(why string) {
 	s.plan.Rule = "refused"
 	s.annotations[torporv1alpha1.StopRefusedAnnotation] = why
 	if s.is.Refused != why {
@@ -142,7 +142,7 @@ func (s *step) refuse(why string) {
 	}
 }
 
-func (s *step) stop(scheduled *torporv1alpha1.ScheduledStop) {
+func (s *decisionStep) stop(scheduled *torporv1alpha1.ScheduledStop) {
 	saved, err := applyOperations(s.plan.Next.Object, s.Operations)
 	var data []byte
 	if err == nil {
@@ -163,7 +163,7 @@ func (s *step) stop(scheduled *torporv1alpha1.ScheduledStop) {
 	s.plan.Events = append(s.plan.Events, decision.Event{Reason: EventStopped, Action: action, Note: "The object is stopped" + note})
 }
 
-func (s *step) restore() {
+func (s *decisionStep) restore() {
 	s.plan.Rule = "restore"
 	kept := restoreFields(s.plan.Next.Object, s.is.Saved)
 	s.annotations[torporv1alpha1.RestoreAnnotation] = ""
@@ -175,7 +175,7 @@ func (s *step) restore() {
 }
 
 // finish writes the annotations, and says when to look again.
-func (s *step) finish() {
+func (s *decisionStep) finish() {
 	if !slices.EqualFunc(s.is.Records, s.next.Records, isSameRecord) {
 		if data, err := json.Marshal(s.next.Records); err == nil {
 			s.annotations[torporv1alpha1.StopsAnnotation] = string(data)
@@ -207,7 +207,7 @@ func isSameRecord(a, b torporv1alpha1.StopRecord) bool {
 	return err == nil && err2 == nil && string(one) == string(other)
 }
 
-func (s *step) requeueAt(moment time.Time) {
+func (s *decisionStep) requeueAt(moment time.Time) {
 	if left := moment.Sub(s.Now); left > 0 && (s.plan.RequeueAfter == 0 || left < s.plan.RequeueAfter) {
 		s.plan.RequeueAfter = left
 	}

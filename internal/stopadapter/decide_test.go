@@ -79,8 +79,8 @@ func (w *world) scale(replicas int64) {
 }
 
 // pass decides once, and writes unless the manager dies before.
-func (w *world) pass(dies bool) Plan {
-	plan := Decide(Observed{Now: w.now, Object: w.object, Operations: scaleToZero(), Refusal: w.refusal, Manager: w.manager})
+func (w *world) pass(dies bool) SwitchPlan {
+	plan := Decide(ObservedSwitch{Now: w.now, Object: w.object, Operations: scaleToZero(), Refusal: w.refusal, Manager: w.manager})
 	if dies {
 		return plan
 	}

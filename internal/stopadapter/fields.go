@@ -24,8 +24,8 @@ const (
 	maxOperations = 50
 )
 
-// Saved is a field before a stop and after it. A value that is nil is that of a field which is not there.
-type Saved struct {
+// SavedField is a field before a stop and after it. A value that is nil is that of a field which is not there.
+type SavedField struct {
 	Path   string          `json:"path"`
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
@@ -84,10 +84,10 @@ func removeField(object map[string]any, names []string) {
 }
 
 // applyOperations changes an object, and returns what it was.
-func applyOperations(object map[string]any, operations []torporv1alpha1.StopOperation) (saved []Saved, err error) {
+func applyOperations(object map[string]any, operations []torporv1alpha1.StopOperation) (saved []SavedField, err error) {
 	for _, operation := range operations {
 		names := parsePath(operation.Path)
-		if slices.ContainsFunc(saved, func(one Saved) bool { return one.Path == operation.Path && !one.IsMade }) {
+		if slices.ContainsFunc(saved, func(one SavedField) bool { return one.Path == operation.Path && !one.IsMade }) {
 			return nil, fmt.Errorf("expected each field once, found %s twice", operation.Path)
 		}
 		if operation.Op == torporv1alpha1.AddOperation {
@@ -116,8 +116,8 @@ func applyOperations(object map[string]any, operations []torporv1alpha1.StopOper
 	return saved, nil
 }
 
-func newSaved(object map[string]any, names []string, operation torporv1alpha1.StopOperation) (one Saved, err error) {
-	one = Saved{Path: formatPath(names)}
+func newSaved(object map[string]any, names []string, operation torporv1alpha1.StopOperation) (one SavedField, err error) {
+	one = SavedField{Path: formatPath(names)}
 	if before, isThere := readField(object, names); isThere {
 		if one.Before, err = json.Marshal(before); err != nil {
 			return one, fmt.Errorf("encode %s: %w", one.Path, err)
@@ -134,7 +134,7 @@ func newSaved(object map[string]any, names []string, operation torporv1alpha1.St
 }
 
 // makeMaps makes the maps on the way to a field that are not there.
-func makeMaps(object map[string]any, names []string) (made []Saved, err error) {
+func makeMaps(object map[string]any, names []string) (made []SavedField, err error) {
 	for i := 1; i < len(names); i++ {
 		if _, isThere := readField(object, names[:i]); isThere {
 			continue
@@ -142,7 +142,7 @@ func makeMaps(object map[string]any, names []string) (made []Saved, err error) {
 		if err := setField(object, names[:i], map[string]any{}); err != nil {
 			return nil, err
 		}
-		made = append(made, Saved{Path: formatPath(names[:i]), After: json.RawMessage("{}"), IsMade: true})
+		made = append(made, SavedField{Path: formatPath(names[:i]), After: json.RawMessage("{}"), IsMade: true})
 	}
 	return made, nil
 }
@@ -165,7 +165,7 @@ func decode(raw json.RawMessage) (any, error) {
 }
 
 // restoreFields brings back what was before. A field that somebody has changed since stays as it is.
-func restoreFields(object map[string]any, saved []Saved) (kept []string) {
+func restoreFields(object map[string]any, saved []SavedField) (kept []string) {
 	for _, one := range slices.Backward(saved) {
 		names := parsePath(one.Path)
 		switch {
@@ -186,7 +186,7 @@ func restoreFields(object map[string]any, saved []Saved) (kept []string) {
 }
 
 // holdsValue reports whether a field is as a stop has set it.
-func holdsValue(object map[string]any, one Saved) bool {
+func holdsValue(object map[string]any, one SavedField) bool {
 	is, isThere := readField(object, parsePath(one.Path))
 	if one.After == nil || !isThere {
 		return one.After == nil && !isThere
@@ -209,14 +209,14 @@ func normalize(value any) any {
 }
 
 // holdsAll reports whether every field is as a stop has set it.
-func holdsAll(object map[string]any, saved []Saved) bool {
-	return !slices.ContainsFunc(saved, func(one Saved) bool { return !one.IsMade && !holdsValue(object, one) })
+func holdsAll(object map[string]any, saved []SavedField) bool {
+	return !slices.ContainsFunc(saved, func(one SavedField) bool { return !one.IsMade && !holdsValue(object, one) })
 }
 
 // isSet reports whether an object is as the operations would make it, whoever has.
 func isSet(object map[string]any, operations []torporv1alpha1.StopOperation) bool {
 	for _, operation := range operations {
-		one := Saved{Path: operation.Path}
+		one := SavedField{Path: operation.Path}
 		if operation.Op != torporv1alpha1.RemoveOperation && operation.Value != nil {
 			one.After = operation.Value.Raw
 		}

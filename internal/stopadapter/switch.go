@@ -27,14 +27,14 @@ const (
 	stoppedValue = "true"
 )
 
-// Switch is what the annotations of an object say.
-type Switch struct {
+// SwitchState is what the annotations of an object say.
+type SwitchState struct {
 	// Records are the stops that torpor.dev/stopped asked for.
 	Records stoprecord.Records
 	// Scheduled are those of Slumbers, by name.
 	Scheduled []torporv1alpha1.ScheduledStop
 	// Saved is what a stop has changed; nil while the object is not kept stopped.
-	Saved []Saved
+	Saved []SavedField
 	// ResumedAt is when somebody changed that, and ResumedBy who; zero and empty if nobody has.
 	ResumedAt time.Time
 	ResumedBy string
@@ -60,9 +60,9 @@ func IsAsked(obj metav1.Object) bool {
 
 // ReadSwitch reads what the annotations say. What somebody has spoilt of the record counts as none; what they have spoilt of what is to be
 // restored is told, since nothing can be brought back.
-func ReadSwitch(obj metav1.Object) Switch {
+func ReadSwitch(obj metav1.Object) SwitchState {
 	annotations := obj.GetAnnotations()
-	s := Switch{Refused: annotations[torporv1alpha1.StopRefusedAnnotation]}
+	s := SwitchState{Refused: annotations[torporv1alpha1.StopRefusedAnnotation]}
 	_ = parse(annotations[torporv1alpha1.StopsAnnotation], &s.Records)
 	if text := annotations[torporv1alpha1.RestoreAnnotation]; text != "" {
 		if err := parse(text, &s.Saved); err != nil || len(s.Saved) == 0 || len(s.Saved) > maxOperations {
@@ -96,7 +96,7 @@ func parse(text string, into any) error {
 }
 
 // FindScheduled returns the Slumber's stop that holds; nil if none does. One from before somebody resumed the object does not.
-func (s Switch) FindScheduled(annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
+func (s SwitchState) FindScheduled(annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
 	current := slices.DeleteFunc(slices.Clone(s.Scheduled), func(stop torporv1alpha1.ScheduledStop) bool {
 		return len(stop.Stops) == 0 || !stop.Stops[0].Since.After(s.ResumedAt) && !s.ResumedAt.IsZero()
 	})
@@ -104,24 +104,24 @@ func (s Switch) FindScheduled(annotations map[string]string, now time.Time) *tor
 }
 
 // IsKept reports whether Torpor keeps an object stopped, and nobody has changed that.
-func (s Switch) IsKept(obj *unstructured.Unstructured) bool {
+func (s SwitchState) IsKept(obj *unstructured.Unstructured) bool {
 	return len(s.Saved) > 0 && holdsAll(obj.Object, s.Saved)
 }
 
 // IsStoppedByOthers reports whether an object is stopped whatever Slumbers say: somebody asks for it, or its own switch was set before.
-func (s Switch) IsStoppedByOthers(obj *unstructured.Unstructured, operations []torporv1alpha1.StopOperation) bool {
+func (s SwitchState) IsStoppedByOthers(obj *unstructured.Unstructured, operations []torporv1alpha1.StopOperation) bool {
 	switch {
 	case IsAsked(obj) && !s.Records.HasEnded():
 		return true
 	case len(s.Saved) == 0:
 		return isSet(obj.Object, operations)
 	default:
-		return !slices.ContainsFunc(s.Saved, func(one Saved) bool { return string(one.Before) != string(one.After) })
+		return !slices.ContainsFunc(s.Saved, func(one SavedField) bool { return string(one.Before) != string(one.After) })
 	}
 }
 
 // LastResume is when somebody last took a stop back, and who.
-func (s Switch) LastResume() (at metav1.Time, by string) {
+func (s SwitchState) LastResume() (at metav1.Time, by string) {
 	at, by = metav1.NewTime(s.ResumedAt), s.ResumedBy
 	if len(s.Records) > 0 {
 		last := s.Records[0]

@@ -13,11 +13,11 @@ import (
 
 // cronJobs make no Jobs while they are suspended. Those that run go on, and are waited for.
 func cronJobs() Kind {
-	suspend := Switch{Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.AddOperation, "/spec/suspend", "true")}}
-	return NewSwitched(batchv1.SchemeGroupVersion.WithKind("CronJob"), suspend, func(u *unstructured.Unstructured) Rest {
+	suspend := FieldSwitch{Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.AddOperation, "/spec/suspend", "true")}}
+	return NewSwitched(batchv1.SchemeGroupVersion.WithKind("CronJob"), suspend, func(u *unstructured.Unstructured) ObservedRest {
 		isSuspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
 		active, _, _ := unstructured.NestedSlice(u.Object, "status", "active")
-		r := Rest{IsStoppable: true, IsQuiet: isSuspended && len(active) == 0, IsReady: !isSuspended}
+		r := ObservedRest{IsStoppable: true, IsQuiet: isSuspended && len(active) == 0, IsReady: !isSuspended}
 		if isSuspended && len(active) > 0 {
 			r.Message = fmt.Sprintf("%d Jobs run", len(active))
 		}

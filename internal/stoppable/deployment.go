@@ -12,23 +12,23 @@ import (
 )
 
 func deployments() Kind {
-	return NewSwitched(appsv1.SchemeGroupVersion.WithKind("Deployment"), replicasSwitch(), func(u *unstructured.Unstructured) Rest {
+	return NewSwitched(appsv1.SchemeGroupVersion.WithKind("Deployment"), replicasSwitch(), func(u *unstructured.Unstructured) ObservedRest {
 		return readReplicas(u, "availableReplicas")
 	})
 }
 
 // replicasSwitch scales to zero. A HorizontalPodAutoscaler rests while that is so, and goes on when the replicas are back.
-func replicasSwitch() Switch {
-	return Switch{IsScaled: true, Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")}}
+func replicasSwitch() FieldSwitch {
+	return FieldSwitch{IsScaled: true, Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")}}
 }
 
 // readReplicas looks at Pods as the kind's own controller has counted them, if it has seen the spec as it is now.
-func readReplicas(u *unstructured.Unstructured, readyField string) Rest {
+func readReplicas(u *unstructured.Unstructured, readyField string) ObservedRest {
 	wanted, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	pods, _, _ := unstructured.NestedInt64(u.Object, "status", "replicas")
 	ready, _, _ := unstructured.NestedInt64(u.Object, "status", readyField)
-	r := Rest{IsStoppable: true}
+	r := ObservedRest{IsStoppable: true}
 	if isCurrent := observed >= u.GetGeneration(); isCurrent {
 		r.IsQuiet, r.IsReady = wanted == 0 && pods == 0, wanted > 0 && ready >= wanted
 	}

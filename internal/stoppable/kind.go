@@ -34,11 +34,11 @@ type Kind struct {
 	// ReadState reads what is known of an object.
 	ReadState func(obj Object, now time.Time) State
 	// Switch is nil of a kind whose status has the stops of Slumbers.
-	Switch *Switch
+	Switch *FieldSwitch
 }
 
-// Switch is how objects are stopped that know nothing of Torpor: annotations say who wants that, and fields of the spec are set and brought back.
-type Switch struct {
+// FieldSwitch is how objects are stopped that know nothing of Torpor: annotations say who wants that, and fields of the spec are set and brought back.
+type FieldSwitch struct {
 	// Operations are what stops an object.
 	Operations []torporv1alpha1.StopOperation
 	// IsScaled says that an autoscaler may scale the objects.

@@ -8,7 +8,7 @@ import (
 )
 
 func statefulSets() Kind {
-	return NewSwitched(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), replicasSwitch(), func(u *unstructured.Unstructured) Rest {
+	return NewSwitched(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), replicasSwitch(), func(u *unstructured.Unstructured) ObservedRest {
 		return readReplicas(u, "readyReplicas")
 	})
 }

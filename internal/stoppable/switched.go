@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 )
 
-// Rest is what an object without a status of Torpor's says of itself.
-type Rest struct {
+// ObservedRest is what an object without a status of Torpor's says of itself.
+type ObservedRest struct {
 	// IsStoppable says that it can be stopped at all.
 	IsStoppable bool
 	// IsQuiet says that nothing of it runs, and IsReady that all of it does, whoever wanted that.
@@ -23,7 +23,7 @@ type Rest struct {
 }
 
 // NewSwitched is a kind with a switch.
-func NewSwitched(gvk schema.GroupVersionKind, how Switch, read func(*unstructured.Unstructured) Rest) Kind {
+func NewSwitched(gvk schema.GroupVersionKind, how FieldSwitch, read func(*unstructured.Unstructured) ObservedRest) Kind {
 	return Kind{
 		GVK: gvk, Switch: &how,
 		New: func() Object {
@@ -45,7 +45,7 @@ func NewSwitched(gvk schema.GroupVersionKind, how Switch, read func(*unstructure
 	}
 }
 
-func readSwitched(u *unstructured.Unstructured, how Switch, rest Rest, now time.Time) State {
+func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedRest, now time.Time) State {
 	is := stopadapter.ReadSwitch(u)
 	isKept, isOthers := is.IsKept(u), is.IsStoppedByOthers(u, how.Operations)
 	s := State{

@@ -30,7 +30,7 @@ const (
 
 // memberWrite is what is to be written of one member.
 type memberWrite struct {
-	object
+	memberObject
 	stops torporv1alpha1.ScheduledStop
 }
 
@@ -60,7 +60,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan slumber.Pla
 }
 
 func listWrites(seen *observation, plan slumber.Plan) (writes []memberWrite) {
-	consider := func(o object, m slumber.Member, wave int, wish slumber.Wish) {
+	consider := func(o memberObject, m slumber.Member, wave int, wish slumber.MemberWish) {
 		next := plan.NextStops(seen.Slumber, m, wave, wish, seen.Now)
 		if !equality.Semantic.DeepEqual(next, m.FindStops(seen.Slumber.Name)) {
 			writes = append(writes, memberWrite{o, next})
@@ -73,7 +73,7 @@ func listWrites(seen *observation, plan slumber.Plan) (writes []memberWrite) {
 	}
 	if plan.Wishes != nil {
 		for i, o := range seen.leftovers {
-			consider(o, seen.Leftovers[i], -1, slumber.Wish{Verb: slumber.Start})
+			consider(o, seen.Leftovers[i], -1, slumber.MemberWish{Verb: slumber.Start})
 		}
 	}
 	return writes
@@ -136,7 +136,7 @@ func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (ti
 		for _, o := range objects {
 			member := slumber.ReadMember(s.Name, kind.Kind, o, c.Clock.Now())
 			if len(member.FindStops(s.Name).Stops) > 0 {
-				_, err := c.writeStops(ctx, s.Name, memberWrite{object: object{o, kind.Kind}})
+				_, err := c.writeStops(ctx, s.Name, memberWrite{memberObject: memberObject{o, kind.Kind}})
 				failures = append(failures, client.IgnoreNotFound(err))
 			}
 		}

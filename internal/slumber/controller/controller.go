@@ -38,7 +38,7 @@ type Controller struct {
 	// Metrics is where states are shown.
 	Metrics *Metrics
 	// Members are the kinds with a switch; nil for none.
-	Members *Members
+	Members *MemberKinds
 
 	client client.Client
 }
@@ -119,19 +119,19 @@ func (c Controller) memberChanged(kind stoppable.Kind) predicate.Predicate {
 // observation is what was observed, with the objects that acting needs.
 type observation struct {
 	slumber.Observed
-	waves     [][]object
-	leftovers []object
+	waves     [][]memberObject
+	leftovers []memberObject
 }
 
-// object is a member and its kind.
-type object struct {
+// memberObject is a member and its kind.
+type memberObject struct {
 	client.Object
 	kind stoppable.Kind
 }
 
 // observe reads the members from the cache.
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
-	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]object, len(s.Spec.Waves))}
+	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
 	seen.MissingKinds = listKindNames(s)
 	for _, kind := range c.listKinds() {
 		objects, isServed, err := c.listObjects(ctx, kind, s.Namespace)
@@ -149,9 +149,9 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*ob
 			member := slumber.ReadMember(s.Name, kind.Kind, o, seen.Now)
 			switch {
 			case wave >= 0 && member.IsStoppable:
-				seen.Waves[wave], seen.waves[wave] = append(seen.Waves[wave], member), append(seen.waves[wave], object{o, kind.Kind})
+				seen.Waves[wave], seen.waves[wave] = append(seen.Waves[wave], member), append(seen.waves[wave], memberObject{o, kind.Kind})
 			case member.IsStopped:
-				seen.Leftovers, seen.leftovers = append(seen.Leftovers, member), append(seen.leftovers, object{o, kind.Kind})
+				seen.Leftovers, seen.leftovers = append(seen.Leftovers, member), append(seen.leftovers, memberObject{o, kind.Kind})
 			}
 		}
 	}

@@ -257,7 +257,7 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 		s.Spec.Waves[0].Targets = append(s.Spec.Waves[0].Targets, torporv1alpha1.SlumberTarget{Kind: kind})
 	}
 	env.ExpectCreated(t, s)
-	members := &Members{}
+	members := &MemberKinds{}
 	stop := testenv.StartManager(t, env, Controller{Clock: clock, Metrics: NewMetrics(), Members: members}.SetupWithManager)
 	defer stop()
 	stalledBy := func() string {

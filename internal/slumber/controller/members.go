@@ -18,9 +18,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
-// Members are the kinds with a switch that can be stopped now, with what reads their objects: whoever stops them says when that begins and
+// MemberKinds are the kinds with a switch that can be stopped now, with what reads their objects: whoever stops them says when that begins and
 // ends. One lives as long as the process.
-type Members struct {
+type MemberKinds struct {
 	mu    sync.Mutex
 	kinds map[schema.GroupKind]readableKind
 	// queue and slumbers are those of the controller while it runs.
@@ -35,7 +35,7 @@ type readableKind struct {
 }
 
 // AddKind says that the objects of a kind can be stopped.
-func (m *Members) AddKind(kind stoppable.Kind, reader client.Reader) {
+func (m *MemberKinds) AddKind(kind stoppable.Kind, reader client.Reader) {
 	m.mu.Lock()
 	if m.kinds == nil {
 		m.kinds = map[schema.GroupKind]readableKind{}
@@ -46,7 +46,7 @@ func (m *Members) AddKind(kind stoppable.Kind, reader client.Reader) {
 }
 
 // RemoveKind says that they cannot any more.
-func (m *Members) RemoveKind(kind stoppable.Kind) {
+func (m *MemberKinds) RemoveKind(kind stoppable.Kind) {
 	m.mu.Lock()
 	delete(m.kinds, kind.GVK.GroupKind())
 	m.mu.Unlock()
@@ -54,12 +54,12 @@ func (m *Members) RemoveKind(kind stoppable.Kind) {
 }
 
 // ObjectChanged has the Slumbers of an object's namespace look again.
-func (m *Members) ObjectChanged(ctx context.Context, obj client.Object) {
+func (m *MemberKinds) ObjectChanged(ctx context.Context, obj client.Object) {
 	m.enqueue(ctx, obj.GetNamespace())
 }
 
 // list returns the kinds in an order that stays.
-func (m *Members) list() []readableKind {
+func (m *MemberKinds) list() []readableKind {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all []readableKind
@@ -73,7 +73,7 @@ func (m *Members) list() []readableKind {
 }
 
 // enqueue has the Slumbers of a namespace look again, or all of them.
-func (m *Members) enqueue(ctx context.Context, namespace string) {
+func (m *MemberKinds) enqueue(ctx context.Context, namespace string) {
 	m.mu.Lock()
 	queue, slumbers := m.queue, m.slumbers
 	m.mu.Unlock()
@@ -90,7 +90,7 @@ func (m *Members) enqueue(ctx context.Context, namespace string) {
 }
 
 // watch connects the controller's queue for as long as the controller runs.
-func (m *Members) watch(slumbers client.Reader) source.Source {
+func (m *MemberKinds) watch(slumbers client.Reader) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		m.mu.Lock()
 		m.queue, m.slumbers = queue, slumbers

@@ -75,7 +75,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if c.Kind.Switch.IsScaled {
 		build = build.Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(c.scaledObject))
 	}
-	err := build.Complete(&reconcile.Pass[*unstructured.Unstructured, stopadapter.Observed, stopadapter.Plan]{
+	err := build.Complete(&reconcile.Pass[*unstructured.Unstructured, stopadapter.ObservedSwitch, stopadapter.SwitchPlan]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
 		New: c.newObject, Observe: c.observe, Decide: stopadapter.Decide, Act: c.act, Report: report,
 	})
@@ -113,8 +113,8 @@ func (c Controller) tellObserver() handler.EventHandler {
 }
 
 // observe reads who else decides about an object.
-func (c Controller) observe(ctx context.Context, obj *unstructured.Unstructured) (stopadapter.Observed, error) {
-	seen := stopadapter.Observed{
+func (c Controller) observe(ctx context.Context, obj *unstructured.Unstructured) (stopadapter.ObservedSwitch, error) {
+	seen := stopadapter.ObservedSwitch{
 		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch.Operations, Refusal: stopadapter.DescribeOwner(obj),
 		Manager: stopadapter.FindManager(obj, stopadapter.ListPaths(c.Kind.Switch.Operations)),
 	}
@@ -149,7 +149,7 @@ func (c Controller) scaledObject(_ context.Context, o client.Object) []ctrl.Requ
 }
 
 // act writes what differs, in one patch that is refused if anybody has written meanwhile.
-func (c Controller) act(ctx context.Context, seen stopadapter.Observed, plan stopadapter.Plan) error {
+func (c Controller) act(ctx context.Context, seen stopadapter.ObservedSwitch, plan stopadapter.SwitchPlan) error {
 	patch := client.MergeFrom(seen.Object)
 	if data, err := patch.Data(plan.Next); err != nil || string(data) == "{}" {
 		return err
@@ -161,7 +161,7 @@ func (c Controller) act(ctx context.Context, seen stopadapter.Observed, plan sto
 }
 
 // report has no status to write: what became of the object stands in its annotations.
-func report(_ *unstructured.Unstructured, _ stopadapter.Observed, plan stopadapter.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
+func report(_ *unstructured.Unstructured, _ stopadapter.ObservedSwitch, plan stopadapter.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter}
 	if refused == nil {
 		out.Events = plan.Events
