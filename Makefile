@@ -50,10 +50,10 @@ bench-restart bench-sync bench-record: local torpor
 	@$(GOBENCH) ./internal/$(or $(if $(findstring sync,$@),syncset/controller),$(if $(findstring record,$@),e2e/record),e2e/cf) -run 'TestBench(Restart|Sync|Record)$$'
 soak-mysql: local mysql
 	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GOBENCH) ./internal/e2e/mysql -run 'TestSoak$$'
-up: local torpor ## Run a hub, a cloud, a cluster and torpor, until `make down`
+up: local torpor ## Run a hub, a cloud, a cluster and torpor, until `make down`; UP=--apps a hub, a gateway, torpor and an app
 pods-up: node-parts torpor mysql ## As root on Debian: run a cluster with real pods, until `make pods-down`
 up down pods-up pods-down:
-	@$(BIN)/local $(subst -, ,$@) --dir .cache/$(or $(findstring pods,$@),up)
+	@$(BIN)/local $(subst -, ,$@) --dir .cache/$(or $(findstring pods,$@),up) $(if $(filter up,$@),$(UP))
 unit: ## Run the tests that need no cluster and no download (under a minute warm)
 	@unset $(foreach part,$(PARTS),$(firstword $(subst =, ,$(part)))); go test ./... && (cd conditional && go test ./... && cd bench && go test ./...) && cd local && go test ./cloud/... ./figures/... ./loopback/... ./pki/...
 test: local torpor mysql s3 helm ## Run all tests with everything they need (about ten minutes warm)
@@ -67,8 +67,9 @@ test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight 
 test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
 test-release: release helm
-test-foreign test-hostile test-release: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi; beside hostile callers and servers; or what krew, OLM and helm say of a release
-	@go test -v -count=1 ./internal/e2e/$(@:test-%=%)
+test-tutorials: node-parts kubectl-torpor kubectl-moco
+test-foreign test-hostile test-release test-tutorials: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi; beside hostile callers and servers; what krew, OLM and helm say of a release; or the tutorials
+	@TORPOR_TUTORIALS=1 go test -v -count=1 -timeout=60m ./internal/e2e/$(@:test-%=%)
 e2e: local torpor mysql e2e-pods ## Run the end-to-end tests at every fault point, and those with real pods
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e && TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/mysql/clustering/controller -run 'TestKilled'
 e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes); elsewhere say why not

@@ -179,65 +179,92 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 		if c.CF = os.Getenv("CF_CLI"); c.CF == "" {
 			c.CF, _ = exec.LookPath("cf") // Without a client the demo leaves out what it would show.
 		}
-		module, err := exec.CommandContext(cmd.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
-		if err != nil {
-			return fmt.Errorf("find the kinds of the Gateway API, which torpor was built with: %w", err)
+		var err error
+		if c.GatewayAPI, err = findGatewayAPI(cmd.Context()); err != nil {
+			return err
 		}
-		c.GatewayAPI = strings.TrimSpace(string(module))
 		return cf.RunDemo(cmd.Context(), c)
 	})
 	cmd.Flags().StringVar(&c.ConfigDir, "config", "config", "folder of the manifests")
 	return cmd
 }
 
+// findGatewayAPI returns the folder of the module with the kinds of the Gateway API.
+func findGatewayAPI(ctx context.Context) (string, error) {
+	module, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the kinds of the Gateway API, which torpor was built with: %w", err)
+	}
+	return strings.TrimSpace(string(module)), nil
+}
+
 const standingFile = "standing"
 
 func upCommand() *cobra.Command {
 	var c hibernation.Config
-	var foreground bool
+	var foreground, apps bool
 	cmd := demoCommand(&cobra.Command{
 		Use:   "up",
-		Short: "Build the stage of the demo and keep it",
-		Long: `Build the stage of the demo, a hub, a cloud, a cluster and torpor manager, and keep it in the background.
+		Short: "Build the stage of a demo and keep it",
+		Long: `Build the stage of the demo, a hub, a cloud, a cluster and torpor manager, and keep it in the background; or with --apps that of the demo
+of apps, with an app in it.
 
 Exit codes: 0 when everything stands, 1 otherwise.`,
 		Example: "  local up --dir .cache/up\n  local down --dir .cache/up",
 	}, &c.Config, "up", func(cmd *cobra.Command) error {
 		c.Certificates = time.Hour
-		if !foreground {
-			return keepInBackground(cmd.Context(), c)
+		stands := func() { _ = os.WriteFile(filepath.Join(c.Dir, standingFile), nil, 0o600) }
+		switch {
+		case !foreground:
+			return keepInBackground(cmd.Context(), c, apps)
+		case apps:
+			gatewayAPI, err := findGatewayAPI(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return cf.KeepEnvironment(cmd.Context(), cf.Config{Config: c.Config, ConfigDir: filepath.Dir(c.CRDs), GatewayAPI: gatewayAPI}, stands)
+		default:
+			return hibernation.KeepEnvironment(cmd.Context(), c, stands)
 		}
-		return hibernation.KeepEnvironment(cmd.Context(), c, func() {
-			_ = os.WriteFile(filepath.Join(c.Dir, standingFile), nil, 0o600)
-		})
 	})
 	cmd.Flags().BoolVar(&foreground, "foreground", false, "stay in the foreground until told to stop")
+	cmd.Flags().BoolVar(&apps, "apps", false, "the stage of the demo of apps, with a gateway, the CF API and an app")
 	return addClusterFlags(cmd, &c)
 }
 
-func keepInBackground(ctx context.Context, c hibernation.Config) error {
+func keepInBackground(ctx context.Context, c hibernation.Config, apps bool) error {
 	b, err := background.NewProgram(c.Dir, standingFile)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(c.Out, "building the stage: hub, cloud, cluster, manager (about 20 seconds)")
 	argv := []string{c.Local, "up", "--foreground", "--dir", b.Dir, "--torpor", c.Torpor, "--crds", c.CRDs, "--latency", c.Latency.String()}
+	parts, try := "hub, cloud, cluster, manager", clusterCommands
+	if apps {
+		argv = append(argv, "--apps")
+		parts, try = "hub, node, gateway, manager, CF API, app", appCommands
+	}
+	fmt.Fprintf(c.Out, "building the stage: %s (about 20 seconds)\n", parts)
 	if err := b.Start(ctx, argv...); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, `everything stands. Try:
+	fmt.Fprintf(c.Out, "everything stands. Try:\n\n"+try+"\nkubectl is bundled in %[2]s. Stop everything with: make down\n", b.Dir, filepath.Dir(c.Local))
+	return nil
+}
 
-  export KUBECONFIG=%[1]s/hub/admin.kubeconfig PATH=%[2]s:$PATH
+// What to try in each stage, with its folder and that of the programs.
+const (
+	clusterCommands = `  export KUBECONFIG=%[1]s/hub/admin.kubeconfig PATH=%[2]s:$PATH
   kubectl get cd
   kubectl patch cd mycluster --type=merge -p 'spec: {powerState: Hibernating}'
   kubectl wait cd mycluster --for=jsonpath='{.status.powerState}'=Hibernating
   kubectl patch cd mycluster --type=merge -p 'spec: {powerState: Running}'
   kubectl get events
-
-kubectl is bundled in %[2]s. Stop everything with: make down
-`, b.Dir, filepath.Dir(c.Local))
-	return nil
-}
+`
+	appCommands = `  . %[1]s/env
+  kubectl get cfapps
+  kubectl get pods
+`
+)
 
 func downCommand() *cobra.Command {
 	var dir string

@@ -49,7 +49,7 @@ func imageCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var programs []string
 			for _, architecture := range architectures {
-				path, err := compiler{".", filepath.Join(folder, "programs")}.compile(cmd.Context(), "torpor", krew.Machine{OS: "linux", Architecture: architecture})
+				path, err := programCompiler{".", filepath.Join(folder, "programs")}.compile(cmd.Context(), "torpor", krew.Machine{OS: "linux", Architecture: architecture})
 				if err != nil {
 					return err
 				}
@@ -106,7 +106,7 @@ func pluginsCommand() *cobra.Command {
 				machines = []krew.Machine{{OS: runtime.GOOS, Architecture: runtime.GOARCH}}
 			}
 			for _, p := range krew.ListPlugins() {
-				if err := packagePlugin(cmd.Context(), cmd.OutOrStdout(), p, machines, target{folder, address, version}); err != nil {
+				if err := packagePlugin(cmd.Context(), cmd.OutOrStdout(), p, machines, pluginTarget{folder, address, version}); err != nil {
 					return err
 				}
 			}
@@ -120,17 +120,17 @@ func pluginsCommand() *cobra.Command {
 	return cmd
 }
 
-// target is where what is built goes: a folder, and then below an address.
-type target struct{ folder, address, version string }
+// pluginTarget is where what is built goes: a folder, and then below an address.
+type pluginTarget struct{ folder, address, version string }
 
-func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines []krew.Machine, to target) error {
-	var programs []krew.Built
+func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines []krew.Machine, to pluginTarget) error {
+	var programs []krew.BuiltPlugin
 	for _, m := range machines {
-		path, err := compiler{".", filepath.Join(to.folder, "programs")}.compile(ctx, "kubectl-"+p.Name, m)
+		path, err := programCompiler{".", filepath.Join(to.folder, "programs")}.compile(ctx, "kubectl-"+p.Name, m)
 		if err != nil {
 			return err
 		}
-		programs = append(programs, krew.Built{Machine: m, Path: path})
+		programs = append(programs, krew.BuiltPlugin{Machine: m, Path: path})
 	}
 	version := to.version
 	if version == "" {

@@ -15,11 +15,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/release/krew"
 )
 
-// compiler compiles programs of this repository into a folder, the same each time.
-type compiler struct{ root, folder string }
+// programCompiler compiles programs of this repository into a folder, the same each time.
+type programCompiler struct{ root, folder string }
 
 // compile compiles a program of cmd for a kind of machine, and returns where it is.
-func (c compiler) compile(ctx context.Context, name string, m krew.Machine) (string, error) {
+func (c programCompiler) compile(ctx context.Context, name string, m krew.Machine) (string, error) {
 	path, err := filepath.Abs(filepath.Join(c.folder, strings.Join([]string{name, m.OS, m.Architecture}, "-")))
 	if err != nil {
 		return "", fmt.Errorf("find the folder of programs: %w", err)

@@ -16,14 +16,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/install"
 )
 
-// State is what is thought of one thing.
-type State string
+// CheckState is what is thought of one thing.
+type CheckState string
 
 // The states. A hub is ready if nothing has failed.
 const (
-	Passed State = "ok"
-	Warned State = "warning"
-	Failed State = "failed"
+	Passed CheckState = "ok"
+	Warned CheckState = "warning"
+	Failed CheckState = "failed"
 )
 
 // Check is the name of one thing that is looked at.
@@ -56,9 +56,9 @@ func ListChecks() []Check {
 
 // Finding is what one check has found.
 type Finding struct {
-	Check   Check  `json:"check"`
-	State   State  `json:"state"`
-	Message string `json:"message"`
+	Check   Check      `json:"check"`
+	State   CheckState `json:"state"`
+	Message string     `json:"message"`
 	// Remedy is what to do about it.
 	Remedy string `json:"remedy,omitempty"`
 }
@@ -74,14 +74,14 @@ const (
 	shortestValidity = 7 * 24 * time.Hour
 )
 
-// Resource is one of an API group, in the words of a right.
-type Resource struct{ Group, Version, Name string }
+// APIResource is one of an API group, in the words of a right.
+type APIResource struct{ Group, Version, Name string }
 
-func (r Resource) String() string { return strings.Trim(r.Group+"/"+r.Version, "/") + " " + r.Name }
+func (r APIResource) String() string { return strings.Trim(r.Group+"/"+r.Version, "/") + " " + r.Name }
 
 // NeededResources are what Torpor's own objects are made of.
-func NeededResources() []Resource {
-	return []Resource{
+func NeededResources() []APIResource {
+	return []APIResource{
 		{"", "v1", "namespaces"},
 		{"", "v1", "serviceaccounts"},
 		{"", "v1", "services"},
@@ -104,37 +104,37 @@ func NeededResources() []Resource {
 }
 
 // RecordResource is what the policies are made of that note who stops things.
-func RecordResource() Resource {
-	return Resource{"admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies"}
+func RecordResource() APIResource {
+	return APIResource{"admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies"}
 }
 
-// Right is one that an installation needs.
-type Right struct {
+// AccessRight is one that an installation needs.
+type AccessRight struct {
 	Verb     string
-	Resource Resource
+	Resource APIResource
 }
 
-func (r Right) String() string {
+func (r AccessRight) String() string {
 	return r.Verb + " " + strings.TrimSuffix(r.Resource.Name+"."+r.Resource.Group, ".")
 }
 
 // NeededRights are those of whoever installs Torpor.
-func NeededRights() []Right {
-	var rights []Right
+func NeededRights() []AccessRight {
+	var rights []AccessRight
 	for _, r := range NeededResources() {
 		// These the manager makes by itself.
 		if r.Name == "leases" || r.Name == "events" {
 			continue
 		}
-		rights = append(rights, Right{"create", r}, Right{"patch", r})
+		rights = append(rights, AccessRight{"create", r}, AccessRight{"patch", r})
 	}
 	return rights
 }
 
 // GrantingRights let somebody grant what they may not do themselves, as the roles of the manager do.
-func GrantingRights() []Right {
-	roles := Resource{"rbac.authorization.k8s.io", "v1", "clusterroles"}
-	return []Right{{"escalate", roles}, {"bind", roles}}
+func GrantingRights() []AccessRight {
+	roles := APIResource{"rbac.authorization.k8s.io", "v1", "clusterroles"}
+	return []AccessRight{{"escalate", roles}, {"bind", roles}}
 }
 
 // WebhookClient is what the API server is told of the admission of apps.
@@ -148,13 +148,13 @@ type Observed struct {
 	// Version is that of the API server, such as v1.36.3.
 	Version string
 	// Served are the resources of NeededResources and RecordResource that the API server serves.
-	Served []Resource
+	Served []APIResource
 	// Definitions are Torpor's CustomResourceDefinitions.
 	Definitions []install.Judgement
 	// Namespace is that of the installation that is asked for, and Acting that of the one that acts; empty if none does.
 	Namespace, Acting string
 	// Missing are rights of NeededRights and GrantingRights that whoever asks has not.
-	Missing []Right
+	Missing []AccessRight
 	// Webhooks are those of the admission of apps, none if it is not installed.
 	Webhooks []WebhookClient
 	// Now is the time of this machine, and ServerTime that of the API server, in whole seconds; Travel is how long the answer took.

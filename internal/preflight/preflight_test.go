@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*Observed)
 		check  Check
-		want   State
+		want   CheckState
 		says   string
 	}{
 		"an old Kubernetes fails":                      {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
@@ -60,7 +60,7 @@ func TestJudge(t *testing.T) {
 		},
 		"the installation itself may act":              {func(o *Observed) { o.Acting = "torpor-system" }, InstallationCheck, Passed, "torpor-system acts"},
 		"another installation fails":                   {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one of namespace elsewhere acts"},
-		"a missing right fails and is named":           {func(o *Observed) { o.Missing = []Right{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "none to create namespaces"},
+		"a missing right fails and is named":           {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "none to create namespaces"},
 		"who cannot grant more than they have is told": {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},
 		"a webhook without a caBundle fails":           {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate"}} }, WebhookCheck, Failed, "found 0 bytes"},
 		"a webhook with something else fails":          {func(o *Observed) { o.Webhooks = []WebhookClient{{Name: "mutate", CABundle: []byte("x")}} }, WebhookCheck, Failed, "found 1 bytes"},

@@ -118,8 +118,8 @@ func (o Observer) observeClock(ctx context.Context, seen *preflight.Observed) er
 }
 
 // listServed asks for each group version once. One that is not served has no resources.
-func listServed(kube kubernetes.Interface) ([]preflight.Resource, error) {
-	var served []preflight.Resource
+func listServed(kube kubernetes.Interface) ([]preflight.APIResource, error) {
+	var served []preflight.APIResource
 	known := map[string]*metav1.APIResourceList{}
 	for _, r := range append(preflight.NeededResources(), preflight.RecordResource()) {
 		groupVersion := metav1.GroupVersion{Group: r.Group, Version: r.Version}.String()
@@ -139,8 +139,8 @@ func listServed(kube kubernetes.Interface) ([]preflight.Resource, error) {
 	return served, nil
 }
 
-func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace string) ([]preflight.Right, error) {
-	var missing []preflight.Right
+func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace string) ([]preflight.AccessRight, error) {
+	var missing []preflight.AccessRight
 	for _, r := range append(preflight.NeededRights(), preflight.GrantingRights()...) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: r.Verb, Group: r.Resource.Group, Version: r.Resource.Version, Resource: r.Resource.Name, Namespace: namespaceOf(r.Resource, namespace),
@@ -157,7 +157,7 @@ func listMissingRights(ctx context.Context, kube kubernetes.Interface, namespace
 }
 
 // namespaceOf is the namespace of the installation for what is in one.
-func namespaceOf(r preflight.Resource, namespace string) string {
+func namespaceOf(r preflight.APIResource, namespace string) string {
 	switch r.Name {
 	case "serviceaccounts", "services", "deployments", "roles", "rolebindings", "poddisruptionbudgets", "networkpolicies":
 		return namespace

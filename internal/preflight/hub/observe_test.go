@@ -25,11 +25,11 @@ import (
 func TestHubIsLookedAt(t *testing.T) {
 	t.Parallel()
 	env := testenv.StartAPIServer(t)
-	check := func(name string, cfg *rest.Config, want map[preflight.Check]preflight.State, says ...string) {
+	check := func(name string, cfg *rest.Config, want map[preflight.Check]preflight.CheckState, says ...string) {
 		t.Helper()
 		seen, err := Observer{Config: cfg, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())
 		testenv.ExpectNoError(t, err)
-		worst, text := map[preflight.Check]preflight.State{}, ""
+		worst, text := map[preflight.Check]preflight.CheckState{}, ""
 		for _, f := range preflight.Judge(seen) {
 			text += string(f.Check) + ": " + f.Message + "\n"
 			if f.State != preflight.Passed && worst[f.Check] != preflight.Failed {
@@ -59,17 +59,17 @@ func TestHubIsLookedAt(t *testing.T) {
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer"}},
 		})
 	check("somebody who may only look is told so", env.ImpersonateUser("viewer", "system:authenticated"),
-		map[preflight.Check]preflight.State{preflight.RightsCheck: preflight.Failed}, "found none to create namespaces")
+		map[preflight.Check]preflight.CheckState{preflight.RightsCheck: preflight.Failed}, "found none to create namespaces")
 	for name, row := range map[string]struct {
 		by   time.Duration
-		want preflight.State
+		want preflight.CheckState
 	}{
 		"a clock that is half a minute late": {-30 * time.Second, preflight.Warned},
 		"a clock that is an hour early":      {time.Hour, preflight.Failed},
 	} {
 		cfg := rest.CopyConfig(env.Config)
 		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return shiftedClock{next, row.by} })
-		check(name, cfg, map[preflight.Check]preflight.State{preflight.ClockCheck: row.want}, "apart")
+		check(name, cfg, map[preflight.Check]preflight.CheckState{preflight.ClockCheck: row.want}, "apart")
 	}
 	env.InstallCRDs(t, filepath.Join("..", "..", "e2e", "foreign", "testdata", "crds", "clusterdeployments.yaml"))
 	env.ExpectCreated(t,
@@ -84,7 +84,7 @@ func TestHubIsLookedAt(t *testing.T) {
 				ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:1/")},
 			}},
 		})
-	check("a hub with Hive, another Torpor and a webhook without trust", env.Config, map[preflight.Check]preflight.State{
+	check("a hub with Hive, another Torpor and a webhook without trust", env.Config, map[preflight.Check]preflight.CheckState{
 		preflight.DefinitionsCheck: preflight.Warned, preflight.InstallationCheck: preflight.Failed, preflight.WebhookCheck: preflight.Failed,
 	}, "clusterdeployments.hive.openshift.io: another project's", "namespace elsewhere acts", "mutate-cfapps.torpor.dev: expected a certificate")
 }

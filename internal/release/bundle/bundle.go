@@ -123,12 +123,12 @@ func readObject(root fs.FS, file string, into any) error {
 	return nil
 }
 
-// rights are those of the manager, by where they hold.
-type rights struct{ everywhere, atHome []rbacv1.PolicyRule }
+// managerRights are those of the manager, by where they hold.
+type managerRights struct{ everywhere, atHome []rbacv1.PolicyRule }
 
 // readRights reads the roles of the manager and of the features. Those in kube-system become rights everywhere, which name their object.
-func (o Options) readRights() (rights, []string, error) {
-	var found rights
+func (o Options) readRights() (managerRights, []string, error) {
+	var found managerRights
 	var controllers []string
 	files := []string{"config/rbac/role_manager.yaml"}
 	for _, feature := range listFeatures() {

@@ -43,11 +43,11 @@ const (
 // Release is an index with what belongs to it.
 type Release struct {
 	Index v1.ImageIndex
-	Bills []Bill
+	Bills []ImageBill
 }
 
-// Bill is the bill of materials of the image of one platform.
-type Bill struct {
+// ImageBill is the bill of materials of the image of one platform.
+type ImageBill struct {
 	Platform string
 	Document []byte
 	// artifact refers to the image.
@@ -84,7 +84,7 @@ func Build(paths ...string) (Release, error) {
 	return r, nil
 }
 
-func (p program) buildImage() (v1.Image, error) {
+func (p compiledProgram) buildImage() (v1.Image, error) {
 	system, err := buildLayer(p.committed, systemFiles())
 	if err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ func buildLayer(at time.Time, files []layerFile) (v1.Layer, error) {
 }
 
 // buildBill makes what refers to an image, as OCI has it: a manifest whose subject is the image, and whose layer is the document.
-func (p program) buildBill(subject v1.Image) (Bill, error) {
-	b := Bill{Platform: p.platform.String()}
+func (p compiledProgram) buildBill(subject v1.Image) (ImageBill, error) {
+	b := ImageBill{Platform: p.platform.String()}
 	var err error
 	if b.Document, err = sbom.Describe(p.info); err != nil {
 		return b, err

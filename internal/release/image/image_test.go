@@ -235,11 +235,11 @@ func TestTheBillNamesEveryModule(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d sbom.Document
+	var d sbom.BillOfMaterials
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
-	named := map[string]sbom.Component{}
+	named := map[string]sbom.BillComponent{}
 	for _, c := range d.Components {
 		named[c.Name] = c
 	}

@@ -17,8 +17,8 @@ import (
 // authorities has the certificates of public authorities, with restrictions that a file could not express. An image has none besides.
 const authorities = "golang.org/x/crypto/x509roots/fallback"
 
-// program is a file that was compiled, and what the compiler wrote into it.
-type program struct {
+// compiledProgram is a file that was compiled, and what the compiler wrote into it.
+type compiledProgram struct {
 	path     string
 	info     *debug.BuildInfo
 	platform v1.Platform
@@ -27,8 +27,8 @@ type program struct {
 }
 
 // readProgram reads a program, and refuses one that could not run in an image that has nothing else.
-func readProgram(path string) (program, error) {
-	p := program{path: path}
+func readProgram(path string) (compiledProgram, error) {
+	p := compiledProgram{path: path}
 	var err error
 	if p.info, err = buildinfo.ReadFile(path); err != nil {
 		return p, fmt.Errorf("expected a program of Go at %s: %w", path, err)
@@ -46,7 +46,7 @@ func readProgram(path string) (program, error) {
 	return p, nil
 }
 
-func (p program) setting(key string) string {
+func (p compiledProgram) setting(key string) string {
 	i := slices.IndexFunc(p.info.Settings, func(s debug.BuildSetting) bool { return s.Key == key })
 	if i < 0 {
 		return ""
@@ -54,7 +54,7 @@ func (p program) setting(key string) string {
 	return p.info.Settings[i].Value
 }
 
-func (p program) verifyLinking() error {
+func (p compiledProgram) verifyLinking() error {
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 	machine, isKnown := machines[p.platform.Architecture]
 	if p.platform.OS != "linux" || !isKnown {

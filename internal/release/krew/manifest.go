@@ -21,30 +21,30 @@ const (
 	longestShortDescription = 70
 )
 
-// Manifest says where a plugin is for each platform.
-type Manifest struct {
+// PluginManifest says where a plugin is for each platform.
+type PluginManifest struct {
 	metav1.TypeMeta `json:",inline"`
-	Metadata        Metadata `json:"metadata"`
-	Spec            Spec     `json:"spec"`
+	Metadata        PluginMetadata `json:"metadata"`
+	Spec            PluginSpec     `json:"spec"`
 }
 
-// Metadata has the name of the plugin, which is that of its file, too.
-type Metadata struct {
+// PluginMetadata has the name of the plugin, which is that of its file, too.
+type PluginMetadata struct {
 	Name string `json:"name"`
 }
 
-// Spec describes one version.
-type Spec struct {
-	Version          string     `json:"version"`
-	Homepage         string     `json:"homepage"`
-	ShortDescription string     `json:"shortDescription"`
-	Description      string     `json:"description"`
-	Caveats          string     `json:"caveats,omitempty"`
-	Platforms        []Platform `json:"platforms"`
+// PluginSpec describes one version.
+type PluginSpec struct {
+	Version          string            `json:"version"`
+	Homepage         string            `json:"homepage"`
+	ShortDescription string            `json:"shortDescription"`
+	Description      string            `json:"description"`
+	Caveats          string            `json:"caveats,omitempty"`
+	Platforms        []PlatformArchive `json:"platforms"`
 }
 
-// Platform is an archive, for machines with the labels os and arch.
-type Platform struct {
+// PlatformArchive is an archive, for machines with the labels os and arch.
+type PlatformArchive struct {
 	Selector metav1.LabelSelector `json:"selector"`
 	URI      string               `json:"uri"`
 	SHA256   string               `json:"sha256"`
@@ -59,8 +59,8 @@ type FileMove struct {
 }
 
 // Parse reads a manifest, and refuses what krew would refuse. fileName is that of its file, without the folder.
-func Parse(fileName string, text []byte) (Manifest, error) {
-	var m Manifest
+func Parse(fileName string, text []byte) (PluginManifest, error) {
+	var m PluginManifest
 	if err := yaml.UnmarshalStrict(text, &m); err != nil {
 		return m, fmt.Errorf("%s: %w", fileName, err)
 	}
@@ -70,7 +70,7 @@ func Parse(fileName string, text []byte) (Manifest, error) {
 	return m, nil
 }
 
-func (m Manifest) validate(name string) error {
+func (m PluginManifest) validate(name string) error {
 	isSafe := regexp.MustCompile(`^[\w-]+$`).MatchString
 	switch {
 	case m.APIVersion != apiVersion || m.Kind != kind:
@@ -102,7 +102,7 @@ func (m Manifest) validate(name string) error {
 	return nil
 }
 
-func (p Platform) validate() error {
+func (p PlatformArchive) validate() error {
 	labels := p.Selector.MatchLabels
 	switch {
 	case len(labels) != 2 || labels["os"] == "" || labels["arch"] == "" || len(p.Selector.MatchExpressions) > 0:

@@ -22,15 +22,15 @@ import (
 const address = "https://example.com/releases/download/v1.2.3"
 
 // packagePlugin makes an archive for each machine of programs that are texts.
-func packagePlugin(t *testing.T, folder string, p Plugin) Manifest {
+func packagePlugin(t *testing.T, folder string, p Plugin) PluginManifest {
 	t.Helper()
-	var programs []Built
+	var programs []BuiltPlugin
 	for _, m := range ListMachines() {
 		path := filepath.Join(t.TempDir(), "program")
 		if err := os.WriteFile(path, []byte("program for "+m.OS+" on "+m.Architecture), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		programs = append(programs, Built{m, path})
+		programs = append(programs, BuiltPlugin{m, path})
 	}
 	m, err := p.Package(folder, address, "v1.2.3", []byte("license"), programs)
 	if err != nil {
@@ -107,25 +107,25 @@ func TestArchivesAreTheSameEachTime(t *testing.T) {
 
 func TestWhatKrewRefusesIsRefused(t *testing.T) {
 	for name, row := range map[string]struct {
-		change func(*Manifest)
+		change func(*PluginManifest)
 		want   string
 	}{
-		"another kind of object":             {func(m *Manifest) { m.Kind = "Receipt" }, "expected krew.googlecontainertools.github.com/v1alpha2 Plugin"},
-		"another name than that of the file": {func(m *Manifest) { m.Metadata.Name = "other" }, "expected the name of the file"},
-		"no short description":               {func(m *Manifest) { m.Spec.ShortDescription = "" }, "short description"},
-		"a short description of two lines":   {func(m *Manifest) { m.Spec.ShortDescription = "a\nb" }, "short description"},
-		"a version without v":                {func(m *Manifest) { m.Spec.Version = "1.2.3" }, "expected a version"},
-		"a version that is none":             {func(m *Manifest) { m.Spec.Version = "vlatest" }, "expected a version"},
-		"no platform":                        {func(m *Manifest) { m.Spec.Platforms = nil }, "expected a platform"},
-		"a sum that is none":                 {func(m *Manifest) { m.Spec.Platforms[0].SHA256 = "x" }, "platform 0: expected the SHA-256"},
-		"an address without TLS":             {func(m *Manifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
-		"no program":                         {func(m *Manifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
-		"a program outside of the archive":   {func(m *Manifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
-		"a file that goes nowhere":           {func(m *Manifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected where a file is"},
-		"a label that krew does not know": {func(m *Manifest) {
+		"another kind of object":             {func(m *PluginManifest) { m.Kind = "Receipt" }, "expected krew.googlecontainertools.github.com/v1alpha2 Plugin"},
+		"another name than that of the file": {func(m *PluginManifest) { m.Metadata.Name = "other" }, "expected the name of the file"},
+		"no short description":               {func(m *PluginManifest) { m.Spec.ShortDescription = "" }, "short description"},
+		"a short description of two lines":   {func(m *PluginManifest) { m.Spec.ShortDescription = "a\nb" }, "short description"},
+		"a version without v":                {func(m *PluginManifest) { m.Spec.Version = "1.2.3" }, "expected a version"},
+		"a version that is none":             {func(m *PluginManifest) { m.Spec.Version = "vlatest" }, "expected a version"},
+		"no platform":                        {func(m *PluginManifest) { m.Spec.Platforms = nil }, "expected a platform"},
+		"a sum that is none":                 {func(m *PluginManifest) { m.Spec.Platforms[0].SHA256 = "x" }, "platform 0: expected the SHA-256"},
+		"an address without TLS":             {func(m *PluginManifest) { m.Spec.Platforms[0].URI = "http://example.com/a" }, "platform 0: expected an https address"},
+		"no program":                         {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "" }, "platform 0: expected the program"},
+		"a program outside of the archive":   {func(m *PluginManifest) { m.Spec.Platforms[0].Bin = "../../bin/sh" }, "platform 0: expected the program"},
+		"a file that goes nowhere":           {func(m *PluginManifest) { m.Spec.Platforms[0].Files = []FileMove{{From: "a"}} }, "platform 0: expected where a file is"},
+		"a label that krew does not know": {func(m *PluginManifest) {
 			m.Spec.Platforms[0].Selector.MatchLabels = map[string]string{"os": "linux", "cpu": "arm64"}
 		}, "platform 0: expected the labels os and arch"},
-		"two platforms for the same machines": {func(m *Manifest) { m.Spec.Platforms[1] = m.Spec.Platforms[0] }, "platform 1: expected one platform for linux/amd64"},
+		"two platforms for the same machines": {func(m *PluginManifest) { m.Spec.Platforms[1] = m.Spec.Platforms[0] }, "platform 1: expected one platform for linux/amd64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := packagePlugin(t, t.TempDir(), ListPlugins()[0])

@@ -58,17 +58,17 @@ func (m Machine) ArchiveName(plugin string) string {
 	return fmt.Sprintf("kubectl-%s_%s_%s.tar.gz", plugin, m.OS, m.Architecture)
 }
 
-// Built is a program for one kind of machine.
-type Built struct {
+// BuiltPlugin is a program for one kind of machine.
+type BuiltPlugin struct {
 	Machine Machine
 	Path    string
 }
 
 // Package writes an archive of each program into a folder, and the manifest that leads to them below an address.
-func (p Plugin) Package(folder, address, version string, license []byte, programs []Built) (Manifest, error) {
-	m := Manifest{
-		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, Metadata: Metadata{p.Name},
-		Spec: Spec{
+func (p Plugin) Package(folder, address, version string, license []byte, programs []BuiltPlugin) (PluginManifest, error) {
+	m := PluginManifest{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, Metadata: PluginMetadata{p.Name},
+		Spec: PluginSpec{
 			Version: version, Homepage: "https://github.com/torpor-dev/torpor", ShortDescription: p.ShortDescription, Description: p.Description, Caveats: p.Caveats,
 		},
 	}
@@ -86,7 +86,7 @@ func (p Plugin) Package(folder, address, version string, license []byte, program
 			return m, fmt.Errorf("write the archive: %w", err)
 		}
 		sum := sha256.Sum256(archive)
-		m.Spec.Platforms = append(m.Spec.Platforms, Platform{
+		m.Spec.Platforms = append(m.Spec.Platforms, PlatformArchive{
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"os": b.Machine.OS, "arch": b.Machine.Architecture}},
 			URI:      address + "/" + name, SHA256: hex.EncodeToString(sum[:]), Bin: b.Machine.programName(p.Name),
 		})

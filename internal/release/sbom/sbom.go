@@ -19,48 +19,48 @@ import (
 // MediaType is that of a document.
 const MediaType = "application/vnd.cyclonedx+json"
 
-// Document is a bill of materials, with the fields of CycloneDX that are used.
-type Document struct {
+// BillOfMaterials is a bill of materials, with the fields of CycloneDX that are used.
+type BillOfMaterials struct {
 	BOMFormat   string `json:"bomFormat"`
 	SpecVersion string `json:"specVersion"`
 	// SerialNumber follows from the contents, so that the same program has the same document.
-	SerialNumber string       `json:"serialNumber"`
-	Version      int          `json:"version"`
-	Metadata     Metadata     `json:"metadata"`
-	Components   []Component  `json:"components"`
-	Dependencies []Dependency `json:"dependencies"`
+	SerialNumber string                `json:"serialNumber"`
+	Version      int                   `json:"version"`
+	Metadata     ProgramMetadata       `json:"metadata"`
+	Components   []BillComponent       `json:"components"`
+	Dependencies []ComponentDependency `json:"dependencies"`
 }
 
-// Metadata is about the program itself.
-type Metadata struct {
-	Component  Component  `json:"component"`
-	Properties []Property `json:"properties,omitempty"`
+// ProgramMetadata is about the program itself.
+type ProgramMetadata struct {
+	Component  BillComponent   `json:"component"`
+	Properties []BuildProperty `json:"properties,omitempty"`
 }
 
-// Component is the program or a module in it.
-type Component struct {
-	Type    string `json:"type"`
-	Ref     string `json:"bom-ref"`
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	PURL    string `json:"purl,omitempty"`
-	Hashes  []Hash `json:"hashes,omitempty"`
+// BillComponent is the program or a module in it.
+type BillComponent struct {
+	Type    string       `json:"type"`
+	Ref     string       `json:"bom-ref"`
+	Name    string       `json:"name"`
+	Version string       `json:"version"`
+	PURL    string       `json:"purl,omitempty"`
+	Hashes  []ModuleHash `json:"hashes,omitempty"`
 }
 
-// Hash is the sum of go.sum.
-type Hash struct {
+// ModuleHash is the sum of go.sum.
+type ModuleHash struct {
 	Algorithm string `json:"alg"`
 	Content   string `json:"content"`
 }
 
-// Property is a setting of the build.
-type Property struct {
+// BuildProperty is a setting of the build.
+type BuildProperty struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Dependency says that one component needs others. Which module needs which is not in a program: all stand with the program itself.
-type Dependency struct {
+// ComponentDependency says that one component needs others. Which module needs which is not in a program: all stand with the program itself.
+type ComponentDependency struct {
 	Ref       string   `json:"ref"`
 	DependsOn []string `json:"dependsOn,omitempty"`
 }
@@ -69,23 +69,23 @@ type Dependency struct {
 func Describe(info *debug.BuildInfo) ([]byte, error) {
 	program := describeModule("application", &info.Main)
 	program.Name = info.Path
-	d := Document{BOMFormat: "CycloneDX", SpecVersion: "1.6", Version: 1, Metadata: Metadata{Component: program}}
+	d := BillOfMaterials{BOMFormat: "CycloneDX", SpecVersion: "1.6", Version: 1, Metadata: ProgramMetadata{Component: program}}
 	for _, s := range info.Settings {
-		d.Metadata.Properties = append(d.Metadata.Properties, Property{"go:build:" + s.Key, s.Value})
+		d.Metadata.Properties = append(d.Metadata.Properties, BuildProperty{"go:build:" + s.Key, s.Value})
 	}
-	standard := Component{Type: "library", Name: "std", Version: info.GoVersion, PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")}
+	standard := BillComponent{Type: "library", Name: "std", Version: info.GoVersion, PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")}
 	standard.Ref = standard.PURL
-	d.Components = []Component{standard}
+	d.Components = []BillComponent{standard}
 	for _, module := range info.Deps {
 		if module.Replace != nil {
 			module = module.Replace
 		}
 		d.Components = append(d.Components, describeModule("library", module))
 	}
-	all := Dependency{Ref: program.Ref}
+	all := ComponentDependency{Ref: program.Ref}
 	for _, c := range d.Components {
 		all.DependsOn = append(all.DependsOn, c.Ref)
-		d.Dependencies = append(d.Dependencies, Dependency{Ref: c.Ref})
+		d.Dependencies = append(d.Dependencies, ComponentDependency{Ref: c.Ref})
 	}
 	d.Dependencies = slices.Insert(d.Dependencies, 0, all)
 	contents, err := json.Marshal(d)
@@ -100,15 +100,15 @@ func Describe(info *debug.BuildInfo) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-func describeModule(kind string, m *debug.Module) Component {
-	c := Component{Type: kind, Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path}
+func describeModule(kind string, m *debug.Module) BillComponent {
+	c := BillComponent{Type: kind, Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path}
 	if m.Version != "" {
 		c.PURL += "@" + url.PathEscape(m.Version)
 	}
 	c.Ref = c.PURL
 	// A sum of go.sum is h1:, and the base64 of a SHA-256.
 	if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) == sha256.Size {
-		c.Hashes = []Hash{{"SHA-256", hex.EncodeToString(sum)}}
+		c.Hashes = []ModuleHash{{"SHA-256", hex.EncodeToString(sum)}}
 	}
 	return c
 }

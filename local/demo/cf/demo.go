@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	_ "embed" // The manifest is a file, as an admin's is.
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -63,21 +64,54 @@ type appDemo struct {
 
 // RunDemo shows all of it and stops everything again. It returns nil only if all of it was observed.
 func RunDemo(ctx context.Context, c Config) error {
-	r, err := runner.NewRunner(ctx, &c.Config, &c.ConfigDir)
+	d, err := newAppDemo(ctx, c)
 	if err != nil {
 		return err
 	}
-	r.Kubeconfig = c.FilePath("hub", "admin.kubeconfig")
-	d := &appDemo{Runner: r, config: c, tokens: map[string]string{}}
 	return d.RunDemo(runner.Demo{
-		Steps: []func(){
-			r.EmptyDir, d.startControlPlane, d.grantRights, d.startGateway, d.startTorpor, d.pushApp, d.askAddress, d.restartApp,
-			d.restartInOnePatch, d.rollApp, d.cancelDeployment, d.rollBack, d.refuseAuditor, d.useClient, d.deleteApp,
-		},
+		Steps: append(d.environmentSteps(), d.askAddress, d.restartApp,
+			d.restartInOnePatch, d.rollApp, d.cancelDeployment, d.rollBack, d.refuseAuditor, d.useClient, d.deleteApp),
 		Duration:      "two minutes",
 		LastStep:      "Stop everything",
 		VerifyCleanUp: func() { d.PrintObserved("every process that was started has ended") },
 	})
+}
+
+func newAppDemo(ctx context.Context, c Config) (*appDemo, error) {
+	r, err := runner.NewRunner(ctx, &c.Config, &c.ConfigDir)
+	if err != nil {
+		return nil, err
+	}
+	r.Kubeconfig = c.FilePath("hub", "admin.kubeconfig")
+	return &appDemo{Runner: r, config: c, tokens: map[string]string{}}, nil
+}
+
+func (d *appDemo) environmentSteps() []func() {
+	return []func(){d.EmptyDir, d.startControlPlane, d.grantRights, d.startGateway, d.startTorpor, d.pushApp}
+}
+
+// KeepEnvironment builds the environment of the demo with an app in it, calls ready, and keeps it until ctx ends. A file says to a shell where
+// everything is, for somebody who develops there.
+func KeepEnvironment(ctx context.Context, c Config, ready func()) error {
+	d, err := newAppDemo(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err = runner.RunSteps(append(d.environmentSteps(), d.writeEnvironment)...); err == nil {
+		ready()
+		<-ctx.Done()
+	}
+	return errors.Join(err, d.CleanUp())
+}
+
+func (d *appDemo) writeEnvironment() {
+	c, err := clientcmd.LoadFromFile(d.writeKubeconfig("alice"))
+	runner.ExpectNoError(err)
+	c.Contexts[c.CurrentContext].Namespace = space
+	kubeconfig := d.config.FilePath("alice.kubeconfig")
+	runner.ExpectNoError(clientcmd.WriteToFile(*c, kubeconfig))
+	text := fmt.Sprintf("export KUBECONFIG=%s PATH=%s:$PATH GATEWAY=%s CF_API=%s TOKEN=%s\n", kubeconfig, filepath.Dir(d.config.Local), d.gateway, d.api, d.tokens["alice"])
+	runner.ExpectNoError(os.WriteFile(d.config.FilePath("env"), []byte(text), 0o600))
 }
 
 func (d *appDemo) kubectl(args ...string) string {

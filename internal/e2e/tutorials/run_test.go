@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tutorials
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	folder = "../../../docs/tutorials"
+	// tutorialLimit is far above what the longest one takes.
+	tutorialLimit = 15 * time.Minute
+)
+
+// tutorial is how a page is run.
+type tutorial struct {
+	// down stops what a tutorial that has failed has left.
+	down []string
+	// needsPods says that it makes real pods, for which somebody has to be root on Debian.
+	needsPods bool
+}
+
+func listTutorials() map[string]tutorial {
+	return map[string]tutorial{
+		"fleet-admin":   {down: []string{"down", "--dir", ".cache/up"}},
+		"app-developer": {down: []string{"down", "--dir", ".cache/up"}},
+		"dba":           {down: []string{"pods", "down", "--dir", ".cache/pods"}, needsPods: true},
+	}
+}
+
+func TestTutorials(t *testing.T) {
+	if os.Getenv("TORPOR_TUTORIALS") == "" {
+		t.Skip("TORPOR_TUTORIALS is not set: the tutorials take minutes; run with `make test-tutorials`")
+	}
+	// Sockets have short paths, which that of a subtest is not.
+	dir := t.TempDir()
+	for name, how := range listTutorials() {
+		t.Run(name, func(t *testing.T) {
+			if how.needsPods {
+				if why, err := exec.CommandContext(t.Context(), "../../../.ci/pods-can-run").CombinedOutput(); err != nil {
+					t.Skipf("real pods cannot be made: %s", why)
+				}
+			}
+			page, err := os.ReadFile(filepath.Join(folder, name+".md"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			runTutorial(t, string(page), how, filepath.Join(dir, name))
+		})
+	}
+}
+
+func runTutorial(t *testing.T, page string, how tutorial, dir string) {
+	t.Helper()
+	commands := readCommands(page)
+	if len(commands) == 0 {
+		t.Fatal("expected commands, found none")
+	}
+	makeCheckout(t, dir)
+	t.Cleanup(func() {
+		// A tutorial that ends well has stopped everything itself; then there is nothing to stop.
+		down := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(dir, ".cache", "bin", "local"), how.down...)
+		down.Dir = dir
+		_ = down.Run()
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), tutorialLimit)
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-c", writeScript(commands))
+	shell.Dir = dir
+	shell.Env = append(os.Environ(), "KUBECONFIG=", "PATH="+filepath.Join(dir, "shims")+":"+os.Getenv("PATH"))
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// What a tutorial leaves in the background ends with it.
+	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGTERM) }
+	shell.WaitDelay = time.Minute
+	var output bytes.Buffer
+	shell.Stdout, shell.Stderr = &output, &output
+	if err := shell.Run(); err != nil {
+		t.Errorf("run the commands: %v", err)
+	}
+	outputs := readOutputs(output.String())
+	for i, c := range commands {
+		printed, ended := outputs[i]
+		if !ended {
+			t.Fatalf("line %d: expected %q to end with 0, found that it did not:\n%s", c.line, c.text, output.String())
+		}
+		if missing := findMissing(c.shows, printed); missing != "" {
+			t.Errorf("line %d: expected %q to print %q, found:\n%s", c.line, c.text, missing, printed)
+		}
+	}
+}
+
+// makeCheckout makes a folder that looks like the repository to whoever types commands in it. Its make knows the targets that start and stop
+// environments: what is built is built already.
+func makeCheckout(t *testing.T, dir string) {
+	t.Helper()
+	local := os.Getenv("TORPOR_LOCAL")
+	if local == "" {
+		t.Skip("TORPOR_LOCAL is not set: expected the path of the program local; run with `make test-tutorials`")
+	}
+	root, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makeFile := "#!/bin/sh\ncase \"$1\" in\n" +
+		"  up) shift; exec .cache/bin/local up --dir .cache/up $(printf '%s' \"$*\" | sed 's/^UP=//') ;;\n" +
+		"  down) exec .cache/bin/local down --dir .cache/up ;;\n" +
+		"  pods-up) exec .cache/bin/local pods up --dir .cache/pods --parts .cache/node --mysql .cache/mysql ;;\n" +
+		"  pods-down) exec .cache/bin/local pods down --dir .cache/pods ;;\n" +
+		"  local|torpor|kubectl-torpor|kubectl-moco) [ -x .cache/bin/\"$1\" ] ;;\n" +
+		"  *) echo \"expected a target that the test knows, found $1\"; exit 1 ;;\nesac\n"
+	links := map[string]string{"config": "config", "examples": "examples", "charts": "charts", "local": "local", "conditional": "conditional", "go.mod": "go.mod", "go.sum": "go.sum"}
+	for _, sub := range []string{".cache", "shims"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range links {
+		if err := os.Symlink(filepath.Join(root, to), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, to := range map[string]string{"bin": filepath.Dir(local), "node": os.Getenv("TORPOR_NODE"), "mysql": os.Getenv("TORPOR_MYSQL")} {
+		if err := os.Symlink(to, filepath.Join(dir, ".cache", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "shims", "make"), []byte(makeFile), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMakeKnowsWhatTheTestsMakeKnows keeps the stand-in for make from starting what make does not.
+func TestMakeKnowsWhatTheTestsMakeKnows(t *testing.T) {
+	text, err := os.ReadFile("../../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range []string{"up", "down", "pods-up", "pods-down", "local", "torpor", "kubectl-torpor", "kubectl-moco"} {
+		if !strings.Contains(string(text), fmt.Sprintf("\n%s", target)) && !strings.Contains(string(text), fmt.Sprintf(" %s ", target)) && !strings.Contains(string(text), fmt.Sprintf(" %s:", target)) {
+			t.Errorf("expected the target %s in the Makefile, found none", target)
+		}
+	}
+}
