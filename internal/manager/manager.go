@@ -54,6 +54,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/ibmcloud"
 	"github.com/torpor-dev/torpor/internal/cloud/libvirt"
 	"github.com/torpor-dev/torpor/internal/cloud/openstack"
+	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
@@ -420,8 +421,8 @@ func listPlatforms(o Options) []actuator.Describer {
 	return []actuator.Describer{
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
 		azure.New(azure.Options{Endpoints: o.endpoints}),
-		gcp.New(gcp.Options{Endpoints: o.endpoints}),
-		ibmcloud.New(ibmcloud.Options{Endpoints: o.endpoints}),
+		gcp.New(cloudrest.CloudOptions{Endpoints: o.endpoints}),
+		ibmcloud.New(cloudrest.CloudOptions{Endpoints: o.endpoints}),
 		libvirt.New(libvirt.Options{Endpoints: o.endpoints, Socket: o.LibvirtSocket}),
 		openstack.New(openstack.Options{Endpoints: o.endpoints}),
 	}

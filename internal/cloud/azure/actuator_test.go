@@ -115,17 +115,17 @@ func TestAThrottledAccountIsLeftAlone(t *testing.T) {
 
 func TestNothingStopsWithoutRights(t *testing.T) {
 	for name, row := range map[string]struct {
-		rights  []permission
+		rights  []rolePermission
 		status  int
 		missing string
 	}{
-		"everything":                          {rights: []permission{{Actions: []string{"*"}}}},
-		"the least":                           {rights: []permission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
-		"by two roles":                        {rights: []permission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
-		"no right to start":                   {rights: []permission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
-		"a right that is taken back":          {rights: []permission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
-		"no role":                             {rights: []permission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
-		"a pattern that is no pattern":        {rights: []permission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
+		"everything":                          {rights: []rolePermission{{Actions: []string{"*"}}}},
+		"the least":                           {rights: []rolePermission{{Actions: []string{"microsoft.compute/virtualmachines/deallocate/action", "Microsoft.Compute/virtualMachines/start/action"}}}},
+		"by two roles":                        {rights: []rolePermission{{Actions: []string{"*/deallocate/action"}}, {Actions: []string{"*/start/action"}}}},
+		"no right to start":                   {rights: []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/deallocate/action"}}}, missing: "virtualMachines/start/action"},
+		"a right that is taken back":          {rights: []rolePermission{{Actions: []string{"*"}, NotActions: []string{"*/virtualMachines/deallocate/*"}}}, missing: "virtualMachines/deallocate/action"},
+		"no role":                             {rights: []rolePermission{}, missing: "virtualMachines/deallocate/action and Microsoft.Compute/virtualMachines/start/action"},
+		"a pattern that is no pattern":        {rights: []rolePermission{{Actions: []string{"(", ".*"}}}, missing: "virtualMachines/deallocate/action"},
 		"who may not ask is not kept from it": {status: http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,8 +20,8 @@ import (
 // rightsVersion is the version of the API that tells rights.
 const rightsVersion = "2022-04-01"
 
-// permission is what a caller may do in a resource group, by one of its roles.
-type permission struct {
+// rolePermission is what a caller may do in a resource group, by one of its roles.
+type rolePermission struct {
 	Actions    []string `json:"actions"`
 	NotActions []string `json:"notActions"`
 }
@@ -67,9 +67,9 @@ func (c *accountClient) requireRightsInGroup(ctx context.Context, group string) 
 }
 
 // listPermissions reads one page; nobody has more roles in a group than that.
-func (c *accountClient) listPermissions(ctx context.Context, group string) ([]permission, error) {
+func (c *accountClient) listPermissions(ctx context.Context, group string) ([]rolePermission, error) {
 	var answer struct {
-		Value []permission `json:"value"`
+		Value []rolePermission `json:"value"`
 	}
 	path := fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Authorization/permissions", c.subscription, url.PathEscape(group))
 	err := c.callWithTimeout(ctx, "permissions", func(ctx context.Context) error {
@@ -92,7 +92,7 @@ func (c *accountClient) listPermissions(ctx context.Context, group string) ([]pe
 }
 
 // allows reports whether one of the roles has an action and does not take it back.
-func allows(permissions []permission, action string) bool {
+func allows(permissions []rolePermission, action string) bool {
 	for _, p := range permissions {
 		if matchesAny(p.Actions, action) && !matchesAny(p.NotActions, action) {
 			return true

@@ -54,7 +54,7 @@ type simulatedAzure struct {
 	isLate   bool
 	clusters int
 	// rights are what the roles of the service principal give; nil gives everything.
-	rights []permission
+	rights []rolePermission
 	// interfere, if set, answers requests to the resource manager instead.
 	interfere func(http.ResponseWriter, *http.Request) bool
 }
@@ -283,13 +283,13 @@ func (s *simulatedAzure) change(group, name, to string) (status int, code string
 	return http.StatusOK, ""
 }
 
-func (s *simulatedAzure) permissions() []permission {
+func (s *simulatedAzure) permissions() []rolePermission {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rights != nil {
 		return s.rights
 	}
-	return []permission{{Actions: []string{"Microsoft.Compute/virtualMachines/*"}}}
+	return []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/*"}}}
 }
 
 func (s *simulatedAzure) findFault(operation, id string) (fault, bool) {

@@ -10,16 +10,11 @@ package gcp
 
 import (
 	"context"
-	"net/http"
 	"slices"
-	"time"
-
-	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 	"github.com/torpor-dev/torpor/internal/cloud/rest"
-	"github.com/torpor-dev/torpor/internal/egress"
 )
 
 var (
@@ -28,41 +23,15 @@ var (
 	_ actuator.Describer     = (*Actuator)(nil)
 )
 
-// Options say how to reach the cloud. The zero Options are good for production.
-type Options struct {
-	// HTTPClient sends the requests of all accounts; nil means one with budgets for answers.
-	HTTPClient *http.Client
-	// Endpoints are the servers whose addresses may be dialled although they are link-local.
-	Endpoints egress.Endpoints
-	// CallTimeout bounds one API call; 0 means 15 s.
-	CallTimeout time.Duration
-	// Clock tells when a token ends; nil means the machine's.
-	Clock clock.PassiveClock
-	// Attempts is how often a listing or a start is tried while the cloud does not answer; 0 means 4.
-	Attempts int
-}
-
 // Actuator stops and starts instances at Google Cloud. It is safe for concurrent use.
 type Actuator struct {
-	options  Options
+	options  rest.CloudOptions
 	accounts *rest.AccountCache[*projectAccount]
 }
 
 // New returns an Actuator; it does not call the cloud.
-func New(o Options) *Actuator {
-	if o.HTTPClient == nil {
-		o.HTTPClient = rest.NewHTTPClient(o.Endpoints)
-	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = 15 * time.Second
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.Attempts == 0 {
-		o.Attempts = 4
-	}
-	return &Actuator{options: o, accounts: rest.NewAccountCache[*projectAccount]()}
+func New(o rest.CloudOptions) *Actuator {
+	return &Actuator{options: o.WithDefaults(), accounts: rest.NewAccountCache[*projectAccount]()}
 }
 
 // Platform implements actuator.Actuator.

@@ -111,7 +111,7 @@ func startGCP(t *testing.T) *simulatedGCP {
 	s := &simulatedGCP{key: key, instances: map[string]*simulatedInstance{}, orders: map[string]*simulatedOrder{}, calls: map[string]int{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
-	s.actuator = New(Options{HTTPClient: rest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
+	s.actuator = New(rest.CloudOptions{HTTPClient: rest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
 	return s
 }
 

@@ -86,7 +86,7 @@ func startIBMCloud(t *testing.T) *simulatedIBMCloud {
 	s := &simulatedIBMCloud{instances: map[string]*simulatedInstance{}, calls: map[string]int{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
-	s.actuator = New(Options{HTTPClient: rest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
+	s.actuator = New(rest.CloudOptions{HTTPClient: rest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
 	return s
 }
 
