@@ -11,8 +11,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// App is a CFApp that is to be stopped or started.
-type App struct {
+// PlannedApp is a CFApp that is to be stopped or started.
+type PlannedApp struct {
 	*korifiv1alpha1.CFApp
 	// Deployments are those of its space.
 	Deployments []torporv1alpha1.CFDeployment
@@ -21,8 +21,8 @@ type App struct {
 }
 
 // PlanApp says what a stop or a start does to an app, and what it may run into.
-func PlanApp(a App, r Request) Plan {
-	findings := judgeShared(a, r)
+func PlanApp(a PlannedApp, r PlanRequest) Plan {
+	findings := append(judgeShared(a, r), judgeSlumbers(a.Status.ScheduledStops, a.Annotations, r)...)
 	if r.IsStart {
 		findings = append(findings, a.judgeStart()...)
 	} else {
@@ -31,7 +31,7 @@ func PlanApp(a App, r Request) Plan {
 	return Plan{Effects: a.effects(r), Findings: sortFindings(findings)}
 }
 
-func (a App) effects(r Request) []string {
+func (a PlannedApp) effects(r PlanRequest) []string {
 	if r.IsStart {
 		return []string{"Its newest revision is started, which runs the current droplet, and its routes lead there"}
 	}
@@ -46,14 +46,14 @@ func (a App) effects(r Request) []string {
 }
 
 // judgeStart returns why there would be nothing to run.
-func (a App) judgeStart() []Finding {
+func (a PlannedApp) judgeStart() []Finding {
 	if a.Spec.CurrentDropletRef != nil {
 		return nil
 	}
 	return []Finding{newFinding(torporv1alpha1.StartRefusedFinding, 1, "found no droplet to run; push the app")}
 }
 
-func (a App) judgeStop() []Finding {
+func (a PlannedApp) judgeStop() []Finding {
 	var findings []Finding
 	for _, d := range a.Deployments {
 		if d.Spec.AppRef.Name == a.Name && d.Status.Value == torporv1alpha1.ActiveDeployment {

@@ -13,15 +13,15 @@ import (
 // endlessStop is how long a stop is taken to last that has no end.
 const endlessStop = 24 * time.Hour
 
-// Stop is one that goes on, is planned, or might be.
-type Stop struct {
+// StopWindow is when a stop is that goes on, is planned, or might be.
+type StopWindow struct {
 	// Now is the time of the judgement, and Since when the stop began or would.
 	Now, Since time.Time
 	// Until is when it ends; zero if it does not by itself.
 	Until time.Time
 }
 
-func (s Stop) length() time.Duration {
+func (s StopWindow) length() time.Duration {
 	if s.Until.IsZero() {
 		return endlessStop
 	}
@@ -29,7 +29,7 @@ func (s Stop) length() time.Duration {
 }
 
 // JudgeCheck returns what of a check matters to a stop, the worst first.
-func JudgeCheck(check *hivev1.HibernationCheck, stop Stop) []Finding {
+func JudgeCheck(check *hivev1.HibernationCheck, stop StopWindow) []Finding {
 	if check == nil {
 		return nil
 	}
@@ -52,15 +52,15 @@ func JudgeCheck(check *hivev1.HibernationCheck, stop Stop) []Finding {
 	return sortFindings(findings)
 }
 
-// Object is what of an object itself keeps a cluster from hibernating.
-type Object struct {
+// ObjectFacts is what of an object itself keeps a cluster from hibernating.
+type ObjectFacts struct {
 	IsBeingDeleted bool
 	// Unsupported says why the cluster cannot hibernate; empty if it can.
 	Unsupported string
 }
 
 // JudgeObject returns what follows from the object itself.
-func JudgeObject(o Object) []Finding {
+func JudgeObject(o ObjectFacts) []Finding {
 	var findings []Finding
 	if o.IsBeingDeleted {
 		findings = append(findings, newFinding(torporv1alpha1.BeingDeletedFinding, 0))

@@ -4,7 +4,6 @@ package stopcheck
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -13,12 +12,11 @@ import (
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // PlanCluster says what a hibernation or a resume does to a cluster, and what it may run into.
-func PlanCluster(cd *hivev1.ClusterDeployment, r Request) Plan {
-	findings := Join(judgeShared(cd, r), judgeClusterObject(cd), judgeSlumbers(cd, r), judgeSurvey(cd, r))
+func PlanCluster(cd *hivev1.ClusterDeployment, r PlanRequest) Plan {
+	findings := Join(judgeShared(cd, r), judgeClusterObject(cd), judgeSlumbers(cd.Status.ScheduledStops, cd.Annotations, r), judgeSurvey(cd, r))
 	return Plan{Effects: clusterEffects(cd, r), WakeBy: wakeByOf(cd), Findings: findings}
 }
 
@@ -29,7 +27,7 @@ func wakeByOf(cd *hivev1.ClusterDeployment) *metav1.Time {
 	return nil
 }
 
-func clusterEffects(cd *hivev1.ClusterDeployment, r Request) []string {
+func clusterEffects(cd *hivev1.ClusterDeployment, r PlanRequest) []string {
 	state, platform := cd.Status.PowerState, cmp.Or(cd.Spec.PlatformSettings().Name, "its platform")
 	if r.IsStart {
 		if state == string(hivev1.PowerStateRunning) {
@@ -83,25 +81,8 @@ func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	return ""
 }
 
-// judgeSlumbers returns how a Slumber that stops the cluster now is in the way.
-func judgeSlumbers(cd *hivev1.ClusterDeployment, r Request) []Finding {
-	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, r.Now)
-	if scheduled == nil {
-		return nil
-	}
-	name, until := fmt.Sprintf("the Slumber %s", scheduled.Slumber), r.stop().Until
-	switch {
-	case r.IsStart:
-		return []Finding{newFinding(torporv1alpha1.StoppedBySlumberFinding, 1, name)}
-	case !until.IsZero() && (scheduled.ExpiresAt == nil || scheduled.ExpiresAt.After(until)):
-		return []Finding{newFinding(torporv1alpha1.SlumberGoesOnFinding, 1, name)}
-	default:
-		return nil
-	}
-}
-
 // judgeSurvey returns what was found at the cluster. What only matters to a stop is not in the way of a start.
-func judgeSurvey(cd *hivev1.ClusterDeployment, r Request) []Finding {
+func judgeSurvey(cd *hivev1.ClusterDeployment, r PlanRequest) []Finding {
 	if cd.Status.HibernationCheck == nil {
 		return []Finding{newRemark(torporv1alpha1.NotCheckedFinding,
 			"Expected status.hibernationCheck, found none: no manager has looked at the cluster yet, which is done while it runs and answers")}

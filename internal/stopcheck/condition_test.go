@@ -27,19 +27,19 @@ func TestWhatOfACheckMattersToAStop(t *testing.T) {
 	cronjobs := torporv1alpha1.StopFinding{Code: torporv1alpha1.CronJobsMissStartsFinding, Count: 5, Objects: []string{"n/a"}, After: &metav1.Duration{Duration: 30 * time.Hour}}
 	for name, row := range map[string]struct {
 		check hivev1.HibernationCheck
-		stop  Stop
+		stop  StopWindow
 		want  []string
 	}{
-		"nothing was found":                      {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, Stop{}, []string{}},
-		"a long stop makes CronJobs miss starts": {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, Stop{Until: in(30 * time.Hour)}, []string{torporv1alpha1.CronJobsMissStartsFinding}},
-		"a short one does not":                   {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, Stop{Until: in(29 * time.Hour)}, []string{}},
-		"one without an end counts as a day":     {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, Stop{}, []string{}},
-		"it ends after certificates expire":      {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, Stop{Until: in(100 * time.Hour)}, []string{torporv1alpha1.StopOutlastsCertificatesFinding}},
-		"certificates expire soon":               {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(71 * time.Hour)))}, Stop{Until: in(time.Hour)}, []string{torporv1alpha1.WakeByNearFinding}},
+		"nothing was found":                      {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{}, []string{}},
+		"a long stop makes CronJobs miss starts": {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(30 * time.Hour)}, []string{torporv1alpha1.CronJobsMissStartsFinding}},
+		"a short one does not":                   {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{Until: in(29 * time.Hour)}, []string{}},
+		"one without an end counts as a day":     {hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjobs}}, StopWindow{}, []string{}},
+		"it ends after certificates expire":      {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(99 * time.Hour)))}, StopWindow{Until: in(100 * time.Hour)}, []string{torporv1alpha1.StopOutlastsCertificatesFinding}},
+		"certificates expire soon":               {hivev1.HibernationCheck{WakeBy: new(metav1.NewTime(in(71 * time.Hour)))}, StopWindow{Until: in(time.Hour)}, []string{torporv1alpha1.WakeByNearFinding}},
 		"the worst is first, whatever the order": {
 			hivev1.HibernationCheck{Unread: []string{"Nodes"}, Findings: []torporv1alpha1.StopFinding{
 				{Code: torporv1alpha1.VolumesLocalFinding, Count: 1, Objects: []string{"n/v"}}, {Code: torporv1alpha1.WebhookBlocksWakeUpFinding, Count: 1, Objects: []string{"w"}},
-			}}, Stop{}, []string{torporv1alpha1.WebhookBlocksWakeUpFinding, torporv1alpha1.VolumesLocalFinding, torporv1alpha1.NotCheckedFinding},
+			}}, StopWindow{}, []string{torporv1alpha1.WebhookBlocksWakeUpFinding, torporv1alpha1.VolumesLocalFinding, torporv1alpha1.NotCheckedFinding},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,8 +64,8 @@ func TestHibernationPossible(t *testing.T) {
 		"nothing was found":                {nil, true, metav1.ConditionTrue, hivev1.NothingFoundReason, "Nothing was found"},
 		"warnings leave it possible":       {[]Finding{volumes}, true, metav1.ConditionTrue, torporv1alpha1.VolumesLocalFinding, "found on local disks n/a, n/b, n/c and 2 more;"},
 		"what blocks is the reason":        {[]Finding{webhooks, volumes}, true, metav1.ConditionFalse, torporv1alpha1.WebhookBlocksWakeUpFinding, ". VolumesLocal: Expected"},
-		"the object itself says enough":    {JudgeObject(Object{IsBeingDeleted: true}), false, metav1.ConditionFalse, torporv1alpha1.BeingDeletedFinding, "BeingDeleted: "},
-		"an old version is said to be one": {JudgeObject(Object{Unsupported: "Too old"}), false, metav1.ConditionFalse, torporv1alpha1.HibernationUnsupportedFinding, "HibernationUnsupported: Too old"},
+		"the object itself says enough":    {JudgeObject(ObjectFacts{IsBeingDeleted: true}), false, metav1.ConditionFalse, torporv1alpha1.BeingDeletedFinding, "BeingDeleted: "},
+		"an old version is said to be one": {JudgeObject(ObjectFacts{Unsupported: "Too old"}), false, metav1.ConditionFalse, torporv1alpha1.HibernationUnsupportedFinding, "HibernationUnsupported: Too old"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Condition(row.findings, row.isChecked)

@@ -29,7 +29,7 @@ type MySQLCluster struct {
 const refuseSeverity = "refuse"
 
 // PlanMySQLCluster says what a stop or a start of one part does, and what it may run into.
-func PlanMySQLCluster(c MySQLCluster, r Request) Plan {
+func PlanMySQLCluster(c MySQLCluster, r PlanRequest) Plan {
 	findings := judgeShared(c, r)
 	if r.IsStart {
 		findings = append(findings, c.judgeStart()...)
@@ -40,7 +40,7 @@ func PlanMySQLCluster(c MySQLCluster, r Request) Plan {
 	return Plan{Effects: c.effects(r), Findings: sortFindings(findings)}
 }
 
-func (c MySQLCluster) effects(r Request) []string {
+func (c MySQLCluster) effects(r PlanRequest) []string {
 	switch {
 	case r.IsStart && c.IsClustering:
 		return []string{"The manager looks at every server, and refuses a start by which transactions would be lost or an instance cut off", "Failover, repair and switchovers go on, and what was changed by hand is put right"}
@@ -80,7 +80,7 @@ func (c MySQLCluster) judgeHealth() []Finding {
 }
 
 // judgeBackup returns a backup that would be made during the stop, which goes on without whoever works on the servers by hand.
-func (c MySQLCluster) judgeBackup(r Request) []Finding {
+func (c MySQLCluster) judgeBackup(r PlanRequest) []Finding {
 	if c.Policy == nil || c.Spec.Offline {
 		return nil
 	}

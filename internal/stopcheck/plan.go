@@ -21,8 +21,8 @@ type Plan struct {
 	Findings []Finding
 }
 
-// Request is what somebody plans.
-type Request struct {
+// PlanRequest is what somebody plans.
+type PlanRequest struct {
 	// IsStart says that it is to be started, and not stopped.
 	IsStart bool
 	// Now is the time of the plan, and Until when the stop is to end; zero if it has no end of its own.
@@ -33,8 +33,8 @@ type Request struct {
 }
 
 // stop returns the stop that the request is about: the one that goes on, with the end that is asked for, or one that begins now.
-func (r Request) stop() Stop {
-	s := Stop{Now: r.Now, Since: r.Now, Until: r.Until}
+func (r PlanRequest) stop() StopWindow {
+	s := StopWindow{Now: r.Now, Since: r.Now, Until: r.Until}
 	if r.Record.Holds() {
 		newest := r.Record.Newest()
 		s.Since = newest.Since.Time
@@ -49,7 +49,7 @@ func (r Request) stop() Stop {
 }
 
 // judgeShared returns what may be found of every kind.
-func judgeShared(object metav1.Object, r Request) []Finding {
+func judgeShared(object metav1.Object, r PlanRequest) []Finding {
 	var findings []Finding
 	if object.GetDeletionTimestamp() != nil {
 		findings = append(findings, newFinding(torporv1alpha1.BeingDeletedFinding, 0))
@@ -74,8 +74,25 @@ func judgeShared(object metav1.Object, r Request) []Finding {
 	return findings
 }
 
+// judgeSlumbers returns how a Slumber that stops the object now is in the way.
+func judgeSlumbers(stops []torporv1alpha1.ScheduledStop, annotations map[string]string, r PlanRequest) []Finding {
+	scheduled := stoprecord.FindScheduled(stops, annotations, r.Now)
+	if scheduled == nil {
+		return nil
+	}
+	name, until := "the Slumber "+scheduled.Slumber, r.stop().Until
+	switch {
+	case r.IsStart:
+		return []Finding{newFinding(torporv1alpha1.StoppedBySlumberFinding, 1, name)}
+	case !until.IsZero() && (scheduled.ExpiresAt == nil || scheduled.ExpiresAt.After(until)):
+		return []Finding{newFinding(torporv1alpha1.SlumberGoesOnFinding, 1, name)}
+	default:
+		return nil
+	}
+}
+
 // describeEnd says how the stop ends.
-func (r Request) describeEnd(startCommand string) string {
+func (r PlanRequest) describeEnd(startCommand string) string {
 	if until := r.stop().Until; !until.IsZero() {
 		return "It starts by itself at " + until.UTC().Format(time.RFC3339)
 	}

@@ -27,8 +27,8 @@ const (
 	maxServices = 20
 )
 
-// List is a list of a cluster that is read for a survey.
-type List struct {
+// SurveyList is a list of a cluster that is read for a survey.
+type SurveyList struct {
 	// Name is for people.
 	Name string
 	// Path is where it is served, and Selector which of its labels matter.
@@ -39,10 +39,10 @@ type List struct {
 }
 
 // Lists are what is read of a cluster, in this order: namespaces come after the webhooks that are about them.
-func Lists() []List {
+func Lists() []SurveyList {
 	const admission, nodes = "/apis/admissionregistration.k8s.io/v1/", "/api/v1/nodes"
 	webhooks, quorum := []string{torporv1alpha1.WebhookBlocksWakeUpFinding}, []string{torporv1alpha1.EtcdQuorumSmallFinding}
-	return []List{
+	return []SurveyList{
 		{Name: "ValidatingWebhookConfigurations", Path: admission + "validatingwebhookconfigurations", codes: webhooks, add: addWebhooks},
 		{Name: "MutatingWebhookConfigurations", Path: admission + "mutatingwebhookconfigurations", codes: webhooks, add: addWebhooks},
 		{Name: "Namespaces", Path: "/api/v1/namespaces", codes: append(webhooks, torporv1alpha1.FinalizersPendingFinding, torporv1alpha1.ClusterTooYoungFinding), add: addNamespace},
@@ -62,7 +62,7 @@ const SignerPath = "/api/v1/namespaces/kube-system/configmaps/extension-apiserve
 type Survey struct {
 	// now is the time by the cluster's own clock.
 	now          time.Time
-	found        map[string]*tally
+	found        map[string]*findingTally
 	webhooks     []webhookAtRisk
 	namespaces   map[string]map[string]string
 	services     map[string]bool
@@ -74,8 +74,8 @@ type Survey struct {
 	unreadCodes  map[string]bool
 }
 
-// tally is what was found of one code.
-type tally struct {
+// findingTally is what was found of one code.
+type findingTally struct {
 	count   int32
 	objects []talliedObject
 }
@@ -88,20 +88,20 @@ type talliedObject struct {
 // NewSurvey begins a survey of a cluster whose clock shows a time.
 func NewSurvey(now time.Time) *Survey {
 	return &Survey{
-		now: now, found: map[string]*tally{}, namespaces: map[string]map[string]string{}, services: map[string]bool{},
+		now: now, found: map[string]*findingTally{}, namespaces: map[string]map[string]string{}, services: map[string]bool{},
 		controlPlane: map[string]bool{}, unreadCodes: map[string]bool{},
 	}
 }
 
 // AddItem looks at one item of a list. One that cannot be read is passed over: nothing follows from it.
-func (s *Survey) AddItem(l List, item []byte) {
+func (s *Survey) AddItem(l SurveyList, item []byte) {
 	if len(item) <= MaxItemBytes {
 		_ = l.add(s, item) // An object of another shape is nobody's concern here.
 	}
 }
 
 // SkipList notes that a list could not be read.
-func (s *Survey) SkipList(l List) {
+func (s *Survey) SkipList(l SurveyList) {
 	s.unread = append(s.unread, l.Name)
 	for _, code := range l.codes {
 		s.unreadCodes[code] = true
@@ -113,7 +113,7 @@ func (s *Survey) SkipList(l List) {
 func (s *Survey) note(code, name string, after time.Duration) {
 	t := s.found[code]
 	if t == nil {
-		t = &tally{}
+		t = &findingTally{}
 		s.found[code] = t
 	}
 	t.count++
@@ -155,7 +155,7 @@ func (s *Survey) Finish(before *hivev1.HibernationCheck) *hivev1.HibernationChec
 	return check
 }
 
-func (t *tally) finding(code string) torporv1alpha1.StopFinding {
+func (t *findingTally) finding(code string) torporv1alpha1.StopFinding {
 	f := torporv1alpha1.StopFinding{Code: code, Count: t.count}
 	for _, o := range t.objects {
 		f.Objects = append(f.Objects, o.name)

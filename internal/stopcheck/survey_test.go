@@ -30,10 +30,10 @@ func fixedTime() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UT
 // items are those of a cluster, by the last part of their lists' paths.
 type items map[string][]string
 
-func listNamed(t *testing.T, name string) List {
+func listNamed(t *testing.T, name string) SurveyList {
 	t.Helper()
 	lists := Lists()
-	i := slices.IndexFunc(lists, func(l List) bool { return strings.HasSuffix(l.Path, "/"+name) })
+	i := slices.IndexFunc(lists, func(l SurveyList) bool { return strings.HasSuffix(l.Path, "/"+name) })
 	if i < 0 {
 		t.Fatalf("expected a list of %s, found none", name)
 	}

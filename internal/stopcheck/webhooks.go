@@ -25,11 +25,11 @@ const (
 
 // webhookConfiguration is the part of a ValidatingWebhookConfiguration or a MutatingWebhookConfiguration that matters.
 type webhookConfiguration struct {
-	Metadata objectName `json:"metadata"`
-	Webhooks []webhook  `json:"webhooks"`
+	Metadata objectName         `json:"metadata"`
+	Webhooks []admissionWebhook `json:"webhooks"`
 }
 
-type webhook struct {
+type admissionWebhook struct {
 	FailurePolicy string `json:"failurePolicy"`
 	ClientConfig  struct {
 		Service *struct {

@@ -150,7 +150,7 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 	}
 	row := t.findRow(obj)
 	says := t.kind.annotationsOf(t.part)
-	request := stopcheck.Request{IsStart: p.verb == startVerb, Now: p.clock.Now(), Until: until, Record: row.stops, UntilAnnotation: says.UntilAnnotation(obj.GetAnnotations())}
+	request := stopcheck.PlanRequest{IsStart: p.verb == startVerb, Now: p.clock.Now(), Until: until, Record: row.stops, UntilAnnotation: says.UntilAnnotation(obj.GetAnnotations())}
 	made, err := t.kind.plan(ctx, kube, planSubject{obj: obj, target: t, startCommand: row.startCommand()}, request)
 	if err != nil {
 		return plannedObject{}, err

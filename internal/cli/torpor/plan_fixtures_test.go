@@ -166,7 +166,8 @@ func faults() map[string]map[string]planFixture {
 			"a Slumber stops it for longer": {args: stop + " --until 1h", hub: running + scheduled},
 		},
 		torporv1alpha1.StoppedBySlumberFinding: {
-			"a start while a Slumber stops it": {args: "start " + stop, hub: running + scheduled},
+			"a start while a Slumber stops it":         {args: "start " + stop, hub: running + scheduled},
+			"the start of an app that a Slumber stops": {args: "start " + app, hub: strings.Replace(fixtureApp, "status: {", "status: {scheduledStops: [{slumber: nights, stops: [{since: \"2026-01-02T00:00:00Z\", requested: true}]}], ", 1)},
 		},
 		torporv1alpha1.BeingDeletedFinding: {
 			"a cluster that is being deleted": {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, finalizers: [example.com/keep]}", 1), isDeleted: true},

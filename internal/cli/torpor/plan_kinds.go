@@ -26,15 +26,15 @@ type planSubject struct {
 }
 
 // planFunction plans for one kind. It reads what else it needs of the namespace.
-type planFunction func(context.Context, *kubeClient, planSubject, stopcheck.Request) (stopcheck.Plan, error)
+type planFunction func(context.Context, *kubeClient, planSubject, stopcheck.PlanRequest) (stopcheck.Plan, error)
 
-func planClusterDeployment(_ context.Context, _ *kubeClient, s planSubject, r stopcheck.Request) (stopcheck.Plan, error) {
+func planClusterDeployment(_ context.Context, _ *kubeClient, s planSubject, r stopcheck.PlanRequest) (stopcheck.Plan, error) {
 	cd, _ := s.obj.(*hivev1.ClusterDeployment)
 	statusannotation.RestoreStatus(cd)
 	return stopcheck.PlanCluster(cd, r), nil
 }
 
-func planMySQLCluster(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck.Request) (stopcheck.Plan, error) {
+func planMySQLCluster(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck.PlanRequest) (stopcheck.Plan, error) {
 	found, _ := s.obj.(*mocov1beta2.MySQLCluster)
 	statusannotation.RestoreStatus(found)
 	cluster := stopcheck.MySQLCluster{MySQLCluster: found, IsClustering: s.target.part == clusteringPart, StartCommand: s.startCommand}
@@ -52,10 +52,10 @@ func planMySQLCluster(ctx context.Context, kube *kubeClient, s planSubject, r st
 	return stopcheck.PlanMySQLCluster(cluster, r), nil
 }
 
-func planCFApp(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck.Request) (stopcheck.Plan, error) {
+func planCFApp(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck.PlanRequest) (stopcheck.Plan, error) {
 	found, _ := s.obj.(*korifiv1alpha1.CFApp)
 	statusannotation.RestoreStatus(found)
-	app := stopcheck.App{CFApp: found, StartCommand: s.startCommand}
+	app := stopcheck.PlannedApp{CFApp: found, StartCommand: s.startCommand}
 	deployments := &torporv1alpha1.CFDeploymentList{}
 	err := kube.List(ctx, deployments, client.InNamespace(found.Namespace), client.Limit(pageSize))
 	if err != nil && !connection.IsKindNotServed(err) {

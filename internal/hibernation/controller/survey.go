@@ -69,14 +69,14 @@ func reportCheck(cd *hivev1.ClusterDeployment, seen *clusterObservation, owned m
 	check := cd.Status.HibernationCheck
 	found := stopcheck.JudgeCheck(check, stopOf(seen.Observed))
 	before := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernationPossibleCondition)
-	object := stopcheck.Object{IsBeingDeleted: seen.Deleted, Unsupported: hibernation.UnsupportedReason(seen.Observed)}
+	object := stopcheck.ObjectFacts{IsBeingDeleted: seen.Deleted, Unsupported: hibernation.UnsupportedReason(seen.Observed)}
 	owned[hivev1.ClusterHibernationPossibleCondition] = stopcheck.Condition(stopcheck.Join(stopcheck.JudgeObject(object), found), check != nil)
 	return stopcheck.Events(before, found) // The other conditions tell of the object.
 }
 
 // stopOf returns the stop that goes on, or one that would begin now.
-func stopOf(o hibernation.Observed) stopcheck.Stop {
-	stop := stopcheck.Stop{Now: o.Now, Since: o.Now}
+func stopOf(o hibernation.Observed) stopcheck.StopWindow {
+	stop := stopcheck.StopWindow{Now: o.Now, Since: o.Now}
 	switch {
 	case o.Stops.Holds():
 		newest := o.Stops.Newest()
