@@ -34,19 +34,20 @@ type Target struct {
 	InfraID string
 	// Region of the machines; empty where the cloud answers for all regions at once.
 	Region string
-	// Cloud is which of the platform's clouds the account is in, such as AzureChinaCloud; empty where there is one.
+	// Cloud is which of the platform's clouds the account is in, such as AzureChinaCloud or the address of an engine; empty where there is
+	// one.
 	Cloud string
 	// Credentials are the keys of the credentials Secret. They never appear in an error.
 	Credentials map[string][]byte
 	// DiscardLocalDisks says whether a stop loses the data on disks that are part of a machine's host; nil leaves that to the cloud.
 	DiscardLocalDisks *bool
-	// Role, if set, is taken instead with the manager's own identity.
+	// Role, if set, is taken instead with the manager's own identity, or says for which namespace that counts.
 	Role *Role
 }
 
 // Role is an identity at the cloud that others may take.
 type Role struct {
-	// Name is the cloud's own name of the role.
+	// Name is the cloud's own name of the role; empty where the manager's own access counts.
 	Name string
 	// ExternalID is what the role's owner wants to be told by whoever takes it; it may be empty.
 	ExternalID string

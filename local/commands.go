@@ -177,6 +177,14 @@ func libvirtCommand() *cobra.Command {
 	return packagesCommand("libvirt", "a real libvirtd with QEMU", debian.FetchLibvirt)
 }
 
+func engineCommand() *cobra.Command {
+	return packagesCommand("engine", "a real container engine", debian.FetchEngine)
+}
+
+func bmcCommand() *cobra.Command {
+	return packagesCommand("bmc", "a simulator of management controllers", debian.FetchBMC)
+}
+
 // packagesCommand fetches packages of Debian that tests run.
 func packagesCommand(name, what string, fetch func(ctx context.Context, dir string, out io.Writer) error) *cobra.Command {
 	var dir string

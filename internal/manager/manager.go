@@ -50,6 +50,7 @@ import (
 	task "github.com/torpor-dev/torpor/internal/cf/task/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/cloud/azure"
+	"github.com/torpor-dev/torpor/internal/cloud/containers"
 	"github.com/torpor-dev/torpor/internal/cloud/gcp"
 	"github.com/torpor-dev/torpor/internal/cloud/ibmcloud"
 	"github.com/torpor-dev/torpor/internal/cloud/libvirt"
@@ -114,6 +115,8 @@ type Options struct {
 	LibvirtSocket string
 	// AWSAssumeRoles are the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; none allows none.
 	AWSAssumeRoles []string
+	// ContainerEngineSockets are the engines of the manager's own machine that ClusterDeployments may name, as NAMESPACE=PATH; none allows none.
+	ContainerEngineSockets []string
 	// AllowInsecureTargetClusters takes kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
 	AllowInsecureTargetClusters bool
 	// RolloutsAtOnce is how many MySQLClusters may have Pods replaced at a time that serve; 0 means any number.
@@ -142,9 +145,10 @@ type Options struct {
 	// Log gets one line per change.
 	Log *slog.Logger
 
-	// endpoints are AllowEndpoints, and assumableRoles AWSAssumeRoles, parsed.
+	// endpoints are AllowEndpoints, assumableRoles AWSAssumeRoles, and engineSockets ContainerEngineSockets, parsed.
 	endpoints      egress.Endpoints
 	assumableRoles []aws.AssumableRole
+	engineSockets  []containers.Socket
 	// publisher is RouteGateway and RouteIngressClass, parsed.
 	publisher cfroute.Publisher
 	// podCache has the Pods of apps, for several features.
@@ -388,6 +392,9 @@ func (o *Options) parse(reader client.Reader) (err error) {
 	if o.assumableRoles, err = aws.ParseAssumableRoles(o.AWSAssumeRoles); err != nil {
 		return fmt.Errorf("--aws-assume-roles: %w", err)
 	}
+	if o.engineSockets, err = containers.ParseSockets(o.ContainerEngineSockets); err != nil {
+		return fmt.Errorf("--container-engine-sockets: %w", err)
+	}
 	if o.registries, err = imageregistry.ParsePolicy(o.ImageRegistries); err != nil {
 		return fmt.Errorf("--image-registries: %w", err)
 	}
@@ -421,6 +428,7 @@ func listPlatforms(o Options) []actuator.Describer {
 	return []actuator.Describer{
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
 		azure.New(azure.Options{Endpoints: o.endpoints}),
+		containers.New(containers.Options{Endpoints: o.endpoints, Sockets: o.engineSockets}),
 		gcp.New(cloudrest.CloudOptions{Endpoints: o.endpoints}),
 		ibmcloud.New(cloudrest.CloudOptions{Endpoints: o.endpoints}),
 		libvirt.New(libvirt.Options{Endpoints: o.endpoints, Socket: o.LibvirtSocket}),

@@ -203,3 +203,23 @@ func FetchNova(ctx context.Context, dir string, out io.Writer) error {
 	}
 	return nil
 }
+
+// FetchEngine puts a container engine, Docker's, from this machine's Debian suite into dir, with containerd, runc and a program for images. It
+// does nothing when they are there already. Progress goes to out.
+func FetchEngine(ctx context.Context, dir string, out io.Writer) error {
+	if _, err := os.Stat(filepath.Join(dir, "usr/sbin/dockerd")); err == nil {
+		return nil
+	}
+	fmt.Fprintln(out, "fetching Docker from this machine's Debian suite: about 60 MB, half a minute")
+	return FetchPackages(ctx, PackageRequest{Packages: []string{"docker.io", "containerd", "runc", "busybox-static"}}, dir)
+}
+
+// FetchBMC puts OpenIPMI's simulator of management controllers from this machine's Debian suite into dir. It does nothing when it is there
+// already. Progress goes to out.
+func FetchBMC(ctx context.Context, dir string, out io.Writer) error {
+	if _, err := os.Stat(filepath.Join(dir, "usr/bin/ipmi_sim")); err == nil {
+		return nil
+	}
+	fmt.Fprintln(out, "fetching OpenIPMI from this machine's Debian suite: about 2 MB")
+	return FetchPackages(ctx, PackageRequest{Packages: []string{"openipmi", "libopenipmi0"}}, dir)
+}

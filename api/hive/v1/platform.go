@@ -14,6 +14,9 @@ type Platform struct {
 	// Azure is Microsoft Azure.
 	// +optional
 	Azure *AzurePlatform `json:"azure,omitempty"`
+	// Containers are nodes that are containers of one engine, as kind and k3d make them.
+	// +optional
+	Containers *ContainersPlatform `json:"containers,omitempty"`
 	// GCP is Google Cloud.
 	// +optional
 	GCP *GCPPlatform `json:"gcp,omitempty"`
@@ -49,7 +52,8 @@ type PlatformSettings struct {
 	Region string
 	// Machines is what the machines are found by: the infraID that they are tagged or named with, or the group that they are in.
 	Machines string
-	// CredentialsSecretName names the Secret of the account, in the namespace of the ClusterDeployment.
+	// CredentialsSecretName names the Secret of the account, in the namespace of the ClusterDeployment; empty where the manager's own
+	// access counts.
 	CredentialsSecretName string
 	// AssumeRole is taken where CredentialsSecretName is empty; nil for none.
 	AssumeRole *AssumeRole

@@ -127,7 +127,10 @@ func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment
 	seen.actuator = c.Actuators[platform.Name]
 	seen.target = actuator.Target{InfraID: platform.Machines, Region: platform.Region, Cloud: platform.Cloud, DiscardLocalDisks: platform.DiscardLocalDisks}
 	if platform.CredentialsSecretName == "" {
-		seen.target.Role = &actuator.Role{Name: platform.AssumeRole.RoleARN, ExternalID: platform.AssumeRole.ExternalID, Namespace: cd.Namespace}
+		seen.target.Role = &actuator.Role{Namespace: cd.Namespace}
+		if role := platform.AssumeRole; role != nil {
+			seen.target.Role.Name, seen.target.Role.ExternalID = role.RoleARN, role.ExternalID
+		}
 		return true
 	}
 	if seen.target.Credentials = c.accounts.Credentials(client.ObjectKeyFromObject(cd)); seen.target.Credentials != nil {

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/egress"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+func TestCallsAreFew(t *testing.T) {
+	engine := startEngine(t)
+	clusters := []*simulatedCluster{engine.newCluster(), engine.newCluster(), engine.newCluster()}
+	var selectors []string
+	var ids [][]string
+	for _, c := range clusters {
+		selectors, ids = append(selectors, c.Target().InfraID), append(ids, c.Create(t, 4))
+	}
+	if _, err := engine.actuator.ObserveAll(t.Context(), clusters[0].Target(), selectors); err != nil {
+		t.Fatal(err)
+	}
+	for i, err := range engine.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
+		if err != nil {
+			t.Errorf("stop cluster %d: %v", i, err)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{list: 1, stop: 12}, engine.countCalls()); diff != "" {
+		t.Errorf("calls for three clusters of four containers (-want +got):\n%s", diff)
+	}
+}
+
+func TestTroubleAtAnEngine(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault fault
+		op    actuatortest.Operation
+		// calls is how often the operation is called for three containers.
+		calls      int
+		class      actuator.ErrorClass
+		retryAfter time.Duration
+	}{
+		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is the account's":                     {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"a pause without end is not believed":          {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"a stop is never sent again":                   {fault{operation: stop, status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a stop that fails inside is of its container": {fault{operation: stop, status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
+		"a start is tried again":                       {fault{operation: start, status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a redirect is not followed":                   {fault{operation: list, status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := startEngine(t)
+			c := engine.newCluster()
+			ids := c.Create(t, 3)
+			engine.inject(t, row.fault)
+			var err error
+			switch row.op {
+			case actuatortest.Observe:
+				_, err = engine.actuator.Observe(t.Context(), c.Target())
+			case actuatortest.Stop:
+				err = engine.actuator.Stop(t.Context(), c.Target(), ids)
+			case actuatortest.Start:
+				err = engine.actuator.Start(t.Context(), c.Target(), ids)
+			}
+			var pause time.Duration
+			if known, ok := errors.AsType[*actuator.Error](err); ok {
+				pause = known.RetryAfter
+			}
+			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
+				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
+			}
+			if got := engine.countCalls()[row.fault.operation]; got != row.calls {
+				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
+			}
+		})
+	}
+}
+
+// TestAContainerThatIsToldToStopCountsAsStopping has one that does not end at all, as Docker shows it.
+func TestAContainerThatIsToldToStopCountsAsStopping(t *testing.T) {
+	engine := startEngine(t)
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
+	engine.actuator = New(Options{CallTimeout: callTimeout, StopPatience: stopPatience, Clock: now})
+	c := engine.newCluster()
+	id := c.Create(t, 1)[0]
+	engine.change(func() { engine.containers[id].isStubborn = true })
+	expectState := func(want actuator.MachineState) {
+		t.Helper()
+		engine.change(func() {
+			if engine.containers[id].left > 0 {
+				engine.containers[id].left = 100
+			}
+		})
+		if machines, err := engine.actuator.Observe(t.Context(), c.Target()); err != nil || machines[0].State != want {
+			t.Errorf("found %v and error %v, want it to be %s", machines, err, want)
+		}
+	}
+	expectState(actuator.Running)
+	if err := engine.actuator.Stop(t.Context(), c.Target(), []string{id}); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	expectState(actuator.Stopping)
+	if err := engine.actuator.Start(t.Context(), c.Target(), []string{id}); actuator.ClassOf(err) != actuator.WrongState {
+		t.Errorf("start what is about to stop: %v, want class %q", err, actuator.WrongState)
+	}
+	now.SetTime(now.Now().Add(stopGrace + stopMargin))
+	expectState(actuator.Running) // The engine has lost the order, and the next pass sends it again.
+}
+
+func TestAPausedContainerIsStoppedAndStarted(t *testing.T) {
+	for name, isPodman := range map[string]bool{"by Docker": false, "by Podman": true} {
+		t.Run(name, func(t *testing.T) {
+			engine := startEngine(t)
+			engine.isPodman = isPodman
+			c := engine.newCluster()
+			ids := c.Create(t, 2)
+			c.ShutDown(t, ids[0])
+			c.ShutDown(t, ids[1])
+			if err := engine.actuator.Start(t.Context(), c.Target(), ids[:1]); err != nil {
+				t.Errorf("start: %v", err)
+			}
+			if err := engine.actuator.Stop(t.Context(), c.Target(), ids[1:]); err != nil {
+				t.Errorf("stop: %v", err)
+			}
+			var states []string
+			engine.change(func() { states = []string{engine.containers[ids[0]].state, engine.containers[ids[1]].state} })
+			if diff := cmp.Diff([]string{"running", "exited"}, states); diff != "" {
+				t.Errorf("states (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhichEnginesMayBeReached(t *testing.T) {
+	listed, err := egress.ParseEndpoints([]string{"10.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sockets, err := ParseSockets([]string{"fleet=/var/run/docker.sock"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	credentials := newAuthority(t).newCredentials(t)
+	for name, row := range map[string]struct {
+		engine, namespace string
+		options           Options
+		want              string
+	}{
+		"a server with TLS":                         {"tcp://10.0.0.9:2376", "fleet", Options{}, ""},
+		"a server with TLS by its other name":       {"https://10.0.0.9:2376", "fleet", Options{}, ""},
+		"a server that is listed":                   {"tcp://10.0.0.9:2376", "fleet", Options{Endpoints: listed}, ""},
+		"a server that is not listed":               {"tcp://192.168.0.9:2376", "fleet", Options{Endpoints: listed}, "expected a server that --allow-endpoints lists, found 192.168.0.9"},
+		"a metadata service":                        {"tcp://169.254.169.254:80", "fleet", Options{}, "169.254.169.254: the address is link-local"},
+		"a server without encryption":               {"http://10.0.0.9:2375", "fleet", Options{}, "which is always spoken to by TLS"},
+		"a server behind a shell":                   {"ssh://root@10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"a server with a path":                      {"tcp://10.0.0.9:2376/v1.40", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"a server with a login":                     {"tcp://me:secret@10.0.0.9:2376", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"a server without a port":                   {"tcp://10.0.0.9", "fleet", Options{}, "expected tcp://HOST:PORT"},
+		"a socket that is listed for the namespace": {"unix:///var/run/docker.sock", "fleet", Options{Sockets: sockets}, ""},
+		"a socket that is listed for another one":   {"unix:///var/run/docker.sock", "team-a", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
+		"another socket":                            {"unix:///run/containerd/containerd.sock", "fleet", Options{Sockets: sockets}, "expected a socket that --container-engine-sockets lists"},
+		"a socket by a way round":                   {"unix:///var/run/../run/docker.sock", "fleet", Options{Sockets: sockets}, "expected a path after unix://"},
+		"a socket while none is listed":             {"unix:///var/run/docker.sock", "fleet", Options{}, "expected a socket that --container-engine-sockets lists"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := actuator.Target{InfraID: "x", Cloud: row.engine, Role: &actuator.Role{Namespace: row.namespace}, Credentials: credentials}
+			_, err := New(row.options).AccountOf(t.Context(), target)
+			if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) || err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("found error %v, want %q", err, row.want)
+			}
+		})
+	}
+	for _, wrong := range []string{"", "fleet", "=/var/run/docker.sock", "*=/var/run/docker.sock", "fleet=docker.sock", "fleet=/var/../docker.sock"} {
+		if _, err := ParseSockets([]string{wrong}); err == nil {
+			t.Errorf("--container-engine-sockets=%s: found no error, want one", wrong)
+		}
+	}
+}
+
+// TestASocketIsUsedByItsNamespace has an engine that only the manager's machine reaches.
+func TestASocketIsUsedByItsNamespace(t *testing.T) {
+	engine := startEngine(t)
+	socket := filepath.Join(t.TempDir(), "engine.sock")
+	listener, err := net.Listen("unix", socket) //nolint:noctx // It ends with the test.
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: engine, ReadHeaderTimeout: callTimeout}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	sockets, err := ParseSockets([]string{"fleet=" + socket})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := engine.newCluster()
+	ids := c.Create(t, 2)
+	target := actuator.Target{InfraID: c.Target().InfraID, Cloud: "unix://" + socket, Role: &actuator.Role{Namespace: "fleet"}}
+	a := New(Options{Sockets: sockets, CallTimeout: callTimeout, StopPatience: stopPatience})
+	if err := a.Stop(t.Context(), target, ids); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	if machines, err := a.Observe(t.Context(), target); err != nil || len(machines) != 2 || machines[0].State != actuator.Stopped {
+		t.Errorf("found %v and error %v, want two machines that are stopped", machines, err)
+	}
+}
+
+func TestStrangersAreToldApart(t *testing.T) {
+	engine := startEngine(t)
+	c := engine.newCluster()
+	c.Create(t, 1)
+	stranger := newAuthority(t)
+	for name, row := range map[string]struct {
+		change func(map[string][]byte)
+		want   string
+	}{
+		"a client that the engine does not know": {func(secret map[string][]byte) {
+			own := stranger.newCredentials(t)
+			secret[certificateKey], secret[privateKeyKey] = own[certificateKey], own[privateKeyKey]
+		}, "the engine does not take the certificate"},
+		"an engine that the Secret does not know":    {func(secret map[string][]byte) { secret[authorityKey] = stranger.PEM }, "the engine's certificate is not one of ca.crt"},
+		"an engine that only the Secret would know":  {func(secret map[string][]byte) { delete(secret, authorityKey) }, "the engine's certificate is not one of ca.crt"},
+		"a key that is not that of the certificate":  {func(secret map[string][]byte) { secret[privateKeyKey] = stranger.newCredentials(t)[privateKeyKey] }, "must be a certificate in PEM and its key"},
+		"an authority that is no certificate in PEM": {func(secret map[string][]byte) { secret[authorityKey] = []byte("x") }, "ca.crt of the credentials Secret must be"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := c.Target()
+			target.Credentials = map[string][]byte{}
+			for key, value := range c.credentials {
+				target.Credentials[key] = value
+			}
+			row.change(target.Credentials)
+			// The alert of an engine that hangs up at once may be lost with the connection.
+			testenv.Eventually(t, "the actuator says so", func() error {
+				_, err := engine.actuator.Observe(t.Context(), target)
+				isSaid := actuator.ClassOf(err) == actuator.CredentialsInvalid && strings.Contains(err.Error(), row.want)
+				return testenv.ErrorIf(!isSaid, "found %v, want class %q and %q", err, actuator.CredentialsInvalid, row.want)
+			})
+		})
+	}
+}
+
+func TestWordsOfAnEngineAreShownOnceItIsListed(t *testing.T) {
+	for name, isListed := range map[string]bool{"an engine that is listed": true, "an engine that is not": false} {
+		t.Run(name, func(t *testing.T) {
+			engine := startEngine(t)
+			if isListed {
+				engine.allowLoopback(t)
+			}
+			c := engine.newCluster()
+			ids := c.Create(t, 1)
+			engine.inject(t, fault{operation: stop, status: http.StatusBadRequest, message: "no way: " + strings.Repeat("a", 64) + strings.Repeat(" x", 1000)})
+			err := engine.actuator.Stop(t.Context(), c.Target(), ids)
+			if err == nil || strings.Contains(err.Error(), "no way: <id>") != isListed || len(err.Error()) > 1000 {
+				t.Errorf("found %v, want the engine's words: %t", err, isListed)
+			}
+		})
+	}
+}
+
+func TestHostileAnswersAreCut(t *testing.T) {
+	const id = "0123456789ab"
+	for name, row := range map[string]struct{ answer, want string }{
+		"an answer that is not JSON":           {`<html>`, "its answer is not one of a container engine"},
+		"an answer that is no list":            {`{"Id":"x"}`, "its answer is not one of a container engine"},
+		"a container without an id":            {`[{}]`, "its answer is not one of a container engine"},
+		"a container whose id is a path":       {`[{"Id":"../../images/json"}]`, "its answer is not one of a container engine"},
+		"an id that is longer than any is":     {`[{"Id":"` + strings.Repeat("a", 65) + `"}]`, "its answer is not one of a container engine"},
+		"a list that breaks off":               {`[{"Id":"` + id + `"},`, "its answer is not one of a container engine"},
+		"a list without an end":                {`[{"Id":"` + id + `"}`, "its answer is not one of a container engine"},
+		"more containers than an engine has":   {`[` + strings.Repeat(`{"Id":"`+id+`"},`, maxContainers) + `{"Id":"` + id + `"}]`, "its list has more than 10000 containers"},
+		"an answer that is larger than a list": {`[{"Id":"` + id + `","Command":"` + strings.Repeat("x", maxAnswerBytes) + `"}]`, "its answer is larger than allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine := startEngine(t)
+			engine.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+				_, _ = io.WriteString(w, row.answer)
+				return true
+			}
+			found, err := engine.actuator.Observe(t.Context(), engine.newCluster().Target())
+			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
+				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+			}
+		})
+	}
+}
+
+func TestContainersOfAList(t *testing.T) {
+	answer := []byte(`[
+		{"Id":"aaaaaaaaaaaa","Names":["/kind-control-plane"],"State":"running","Labels":{"io.x-k8s.kind.cluster":"kind"}},
+		{"Id":"bbbbbbbbbbbb","Names":["/kind-2-control-plane"],"State":"exited","Labels":{"io.x-k8s.kind.cluster":"kind-2"}},
+		{"Id":"cccccccccccc","Names":["/alias","/kind-old"],"State":"restarting","Labels":null},
+		{"Id":"dddddddddddd","Names":[],"State":"removing","Labels":{"io.x-k8s.kind.cluster":"kind"}},
+		{"Id":"eeeeeeeeeeee","Names":["/kind-gone"],"State":"dead","Labels":{"io.x-k8s.kind.cluster":"kind"}}
+	]`)
+	for selector, want := range map[string][]string{
+		kindLabel + "=kind":   {"aaaaaaaaaaaa"},
+		kindLabel + "=kind-2": {"bbbbbbbbbbbb"},
+		kindLabel + "=":       nil,
+		"k3d.cluster=kind":    nil,
+		"kind-":               {"aaaaaaaaaaaa", "bbbbbbbbbbbb", "cccccccccccc"},
+		"kind-2-":             {"bbbbbbbbbbbb"},
+	} {
+		var found []string
+		err := readContainers(bytes.NewReader(answer), func(e *engineContainer) {
+			if e.isSelectedBy(selector) {
+				found = append(found, e.ID)
+			}
+		})
+		if diff := cmp.Diff(want, found); err != nil || diff != "" {
+			t.Errorf("%s: error %v (-want +got):\n%s", selector, err, diff)
+		}
+	}
+}
+
+func TestStatesOfContainers(t *testing.T) {
+	for state, want := range map[string]string{
+		"running": "running false", "paused": "stopped true", "created": "stopped false", "exited": "stopped false", "stopped": "stopped false",
+		"stopping": "stopping false", "restarting": "starting false", "new in the next release": "starting false",
+	} {
+		machine, isHeld := stateOf(state)
+		if got := fmt.Sprint(machine, " ", isHeld); got != want {
+			t.Errorf("%s: found %s, want %s", state, got, want)
+		}
+	}
+}

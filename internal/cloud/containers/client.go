@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/buildinfo"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+const (
+	// maxAnswerBytes is for a listing of some ten thousand containers.
+	maxAnswerBytes = 16 << 20
+	dialTimeout    = 10 * time.Second
+)
+
+// engineClient speaks to one engine.
+type engineClient struct {
+	// account is the client's name outside: a hash of all that it is made of.
+	account string
+	// owner is the engine's name among all accounts of all clouds.
+	owner string
+	base  url.URL
+	// isTrusted says that the administrator lists the engine, so that its words may be shown.
+	isTrusted         bool
+	http              *http.Client
+	timeout, patience time.Duration
+	stops             *orders.PendingStops
+}
+
+// clientFor returns the client for the target's engine; a changed Secret gets another one.
+func (a *Actuator) clientFor(t actuator.Target) (*engineClient, error) {
+	address, err := parseAddress(t.Cloud)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.options.allowAddress(address, t); err != nil {
+		return nil, err
+	}
+	fields := []string{t.Cloud}
+	if address.socket != "" {
+		fields = append(fields, t.Role.Namespace)
+	} else {
+		fields = append(fields, string(t.Credentials[certificateKey]), string(t.Credentials[privateKeyKey]), string(t.Credentials[authorityKey]))
+	}
+	// A hash, so that no key of the cache is a secret; neither PEM nor an address holds NUL.
+	sum := sha256.Sum256([]byte(strings.Join(fields, "\x00")))
+	key := hex.EncodeToString(sum[:])
+	a.creating.Lock()
+	defer a.creating.Unlock()
+	if known, ok := a.clients.Get(key); ok {
+		if c, isClient := known.(*engineClient); isClient {
+			return c, nil
+		}
+	}
+	c, err := a.newClient(address, t, key)
+	if err != nil {
+		return nil, err
+	}
+	a.clients.Add(key, c)
+	return c, nil
+}
+
+func (a *Actuator) newClient(address engineAddress, t actuator.Target, account string) (*engineClient, error) {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, Control: a.options.Endpoints.ControlDial}
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSHandshakeTimeout: dialTimeout,
+		MaxIdleConns: orders.ParallelCalls, MaxIdleConnsPerHost: orders.ParallelCalls, IdleConnTimeout: 90 * time.Second,
+	}
+	c := &engineClient{
+		account: account, owner: "containers/" + t.Cloud, base: url.URL{Scheme: "https", Host: address.host},
+		timeout: a.options.CallTimeout, patience: a.options.StopPatience,
+		stops:     &orders.PendingStops{Clock: a.options.Clock, Window: stopGrace + stopMargin},
+		isTrusted: address.socket != "" || a.options.Endpoints.Includes((&url.URL{Host: address.host}).Hostname()),
+	}
+	if address.socket != "" {
+		c.base = url.URL{Scheme: "http", Host: "localhost"}
+		transport.Proxy = nil
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", address.socket)
+		}
+	} else {
+		settings, err := readCredentials(t.Credentials)
+		if err != nil {
+			return nil, err
+		}
+		transport.TLSClientConfig = settings
+	}
+	egress.BoundTransport(transport)
+	c.http = egress.NewClient(transport, maxAnswerBytes, 0)
+	return c, nil
+}
+
+// send sends a request and reads the answer with read, if it is one of success. Others are *answerError.
+func (c *engineClient) send(ctx context.Context, method, path string, query url.Values, read func(io.Reader) error) error {
+	u := c.base
+	u.Path, u.RawQuery = path, query.Encode()
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	if err != nil {
+		return fmt.Errorf("make the request: %w", err)
+	}
+	r.Header.Set("User-Agent", buildinfo.UserAgent("torpor"))
+	answer, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("send the request: %w", err)
+	}
+	defer func() { _ = answer.Body.Close() }() // What was read counts.
+	switch {
+	case answer.StatusCode == http.StatusNotModified: // It is already so.
+		return nil
+	case answer.StatusCode >= http.StatusMultipleChoices:
+		content, err := io.ReadAll(answer.Body) // Its size is the transport's matter.
+		if err != nil {
+			return fmt.Errorf("read the answer: %w", err)
+		}
+		return readFailure(answer, content)
+	case read == nil:
+		return nil
+	default:
+		return read(answer.Body)
+	}
+}
+
+// call makes one API call within the client's timeout.
+func (c *engineClient) call(ctx context.Context, operation string, do func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	err := do(limited)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		// The caller ended the call, and that says nothing about the engine.
+		return ctx.Err()
+	default:
+		return c.explainError(operation, err)
+	}
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// The keys of the credentials Secret are those of kubernetes.io/tls and of cert-manager.
+const (
+	certificateKey = "tls.crt"
+	privateKeyKey  = "tls.key"
+	authorityKey   = "ca.crt"
+)
+
+// readCredentials returns how to speak to an engine by TLS. An engine without client certificates would serve everybody.
+func readCredentials(secret map[string][]byte) (*tls.Config, error) {
+	for _, key := range []string{certificateKey, privateKeyKey} {
+		if len(secret[key]) == 0 {
+			return nil, &actuator.Error{Class: actuator.CredentialsMissing, Message: fmt.Sprintf("the credentials Secret has no %s: add it", key)}
+		}
+	}
+	// What the parser says may hold a part of the text, and any part may be a secret.
+	pair, err := tls.X509KeyPair(secret[certificateKey], secret[privateKeyKey])
+	if err != nil {
+		return nil, invalidCredentialsf("%s and %s of the credentials Secret must be a certificate in PEM and its key: correct them", certificateKey, privateKeyKey)
+	}
+	settings := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if len(secret[authorityKey]) > 0 {
+		settings.RootCAs = x509.NewCertPool()
+		if !settings.RootCAs.AppendCertsFromPEM(secret[authorityKey]) {
+			return nil, invalidCredentialsf("%s of the credentials Secret must be certificates in PEM: correct it", authorityKey)
+		}
+	}
+	return settings, nil
+}
+
+func invalidCredentialsf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
+}

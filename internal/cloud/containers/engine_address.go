@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// Socket is an entry of --container-engine-sockets: an engine of the manager's own machine, and for whose clusters it is.
+type Socket struct{ namespace, path string }
+
+// ParseSockets reads NAMESPACE=PATH. Whoever reaches the engine of a machine owns the machine, so that no namespace stands for all.
+func ParseSockets(list []string) ([]Socket, error) {
+	var sockets []Socket
+	for _, entry := range list {
+		namespace, file, ok := strings.Cut(entry, "=")
+		if !ok || namespace == "" || strings.ContainsAny(namespace, "*/ ") || !path.IsAbs(file) || path.Clean(file) != file {
+			return nil, fmt.Errorf("expected NAMESPACE=PATH such as fleet=/var/run/docker.sock, found %q", entry)
+		}
+		sockets = append(sockets, Socket{namespace, file})
+	}
+	return sockets, nil
+}
+
+// engineAddress is where an engine is: the path of a socket, or a host with its port.
+type engineAddress struct{ socket, host string }
+
+const socketScheme = "unix://"
+
+// parseAddress reads what docker's own client takes, but for what has no encryption and what runs programs.
+func parseAddress(text string) (engineAddress, error) {
+	if file, ok := strings.CutPrefix(text, socketScheme); ok {
+		if !path.IsAbs(file) || path.Clean(file) != file {
+			return engineAddress{}, otherErrorf("spec.platform.containers.engine: expected a path after unix://, such as unix:///var/run/docker.sock: correct it")
+		}
+		return engineAddress{socket: file}, nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || !slices.Contains([]string{"tcp", "https"}, u.Scheme) || u.Hostname() == "" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return engineAddress{}, otherErrorf("spec.platform.containers.engine: expected tcp://HOST:PORT, which is always spoken to by TLS, or unix:///PATH: correct it")
+	}
+	return engineAddress{host: u.Host}, nil
+}
+
+// allowAddress refuses an engine that the target's owner may not reach. Whoever writes a ClusterDeployment names the engine.
+func (o *Options) allowAddress(address engineAddress, t actuator.Target) error {
+	if address.socket != "" {
+		if t.Role != nil && slices.Contains(o.Sockets, Socket{t.Role.Namespace, address.socket}) {
+			return nil
+		}
+		return otherErrorf("spec.platform.containers.engine: expected a socket that --container-engine-sockets lists for the namespace, found %.100s: have it listed, or use tcp:// with a Secret",
+			address.socket)
+	}
+	hostname := (&url.URL{Host: address.host}).Hostname()
+	if err := o.Endpoints.CheckHost(hostname); err != nil {
+		return otherErrorf("spec.platform.containers.engine: %.100s: %s", hostname, err)
+	}
+	if !o.Endpoints.IsEmpty() && !o.Endpoints.Includes(hostname) {
+		return otherErrorf("spec.platform.containers.engine: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", hostname)
+	}
+	return nil
+}

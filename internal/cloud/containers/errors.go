@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+var (
+	errNotAnEngine = errors.New("the answer is not one of a container engine")
+	errListTooLong = errors.New("the list has more containers than an engine may have")
+)
+
+// answerError is an answer that is no success.
+type answerError struct {
+	status int
+	// message is what the engine says; it may be empty.
+	message    string
+	retryAfter time.Duration
+}
+
+// Error implements error.
+func (e *answerError) Error() string { return fmt.Sprintf("status %d", e.status) }
+
+func readFailure(answer *http.Response, content []byte) error {
+	failure := &answerError{status: answer.StatusCode, retryAfter: orders.ParseRetryAfter(answer.Header.Get("Retry-After"))}
+	var words struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(content, &words) == nil { // An answer without words still has its status.
+		failure.message = words.Message
+	}
+	return failure
+}
+
+// isAboutState reports whether an order may have been refused for what the container does: engines answer with either status.
+func isAboutState(err error) bool {
+	failure, ok := errors.AsType[*answerError](err)
+	return ok && (failure.status == http.StatusConflict || failure.status == http.StatusInternalServerError)
+}
+
+// explainError turns an error into an *orders.RefusedError or an *actuator.Error with a message that is the same each time.
+func (c *engineClient) explainError(operation string, err error) error {
+	if refused, ok := errors.AsType[*orders.RefusedError](err); ok {
+		return refused
+	}
+	failure, ok := errors.AsType[*answerError](err)
+	if !ok {
+		return explainMissingAnswer(operation, err)
+	}
+	class := classOf(operation, failure)
+	switch {
+	case class == actuator.Unreachable:
+		return unreachableErrorf(operation, "it answers with status %d", failure.status)
+	case orders.IsOfMachine(class) && operation != list:
+		return &orders.RefusedError{Class: class, Code: "status " + strconv.Itoa(failure.status), Message: c.describe(failure)}
+	default:
+		return &actuator.Error{Class: class, Message: operation + ": " + c.describe(failure), RetryAfter: failure.retryAfter}
+	}
+}
+
+// classOf sorts answers by what can be done about them.
+func classOf(operation string, failure *answerError) actuator.ErrorClass {
+	switch {
+	case failure.status == http.StatusUnauthorized:
+		return actuator.CredentialsInvalid
+	case failure.status == http.StatusForbidden:
+		return actuator.PermissionDenied
+	case failure.status == http.StatusNotFound:
+		return actuator.NotFound
+	case failure.status == http.StatusConflict:
+		return actuator.WrongState
+	case failure.status == http.StatusTooManyRequests:
+		return actuator.Throttled
+	case operation == start && isPortTaken(failure):
+		return actuator.NoCapacity
+	case failure.status == http.StatusInternalServerError && operation != list:
+		return actuator.Other // Engines say so of a single container, too: of one whose mount is gone, or whose image is.
+	case failure.status >= http.StatusInternalServerError, failure.status < http.StatusBadRequest:
+		return actuator.Unreachable
+	default:
+		return actuator.Other
+	}
+}
+
+// isPortTaken reports whether another program has taken the container's port, and may give it back.
+func isPortTaken(err error) bool {
+	failure, ok := errors.AsType[*answerError](err)
+	if !ok {
+		return false
+	}
+	return strings.Contains(failure.message, "port is already allocated") || strings.Contains(failure.message, "address already in use")
+}
+
+// explainMissingAnswer explains an error that is not the API's.
+func explainMissingAnswer(operation string, err error) error {
+	unverified, isUnverified := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case errors.Is(err, egress.ErrAnswerTooLarge):
+		return unreachableErrorf(operation, "its answer is larger than allowed")
+	case errors.Is(err, egress.ErrAddressDenied):
+		return otherErrorf("%s: %s", operation, egress.ErrAddressDenied)
+	case errors.Is(err, errListTooLong):
+		return unreachableErrorf(operation, "its list has more than %d containers", maxContainers)
+	case errors.Is(err, errNotAnEngine):
+		return unreachableErrorf(operation, "its answer is not one of a container engine")
+	case isAboutOwnCertificate(err):
+		return invalidCredentialsf("%s: the engine does not take the certificate: correct %s and %s in the credentials Secret", operation, certificateKey, privateKeyKey)
+	case isUnverified && unverified != nil:
+		return invalidCredentialsf("%s: the engine's certificate is not one of %s in the credentials Secret, or not for this address: correct them%s",
+			operation, authorityKey, describeCertificate(unverified.Err))
+	default:
+		return unreachableErrorf(operation, "it does not answer")
+	}
+}
+
+// isAboutOwnCertificate reports whether the engine has ended the connection because of the client's certificate. The library's type of alerts
+// is its own.
+func isAboutOwnCertificate(err error) bool {
+	alert, ok := errors.AsType[*net.OpError](err)
+	if !ok || alert.Op != "remote error" || alert.Err == nil {
+		return false
+	}
+	text := alert.Err.Error()
+	return strings.Contains(text, "certificate") || strings.Contains(text, "access denied")
+}
+
+// describeCertificate says why a certificate does not count, without the words of the server.
+func describeCertificate(err error) string {
+	invalid, ok := errors.AsType[x509.CertificateInvalidError](err)
+	if ok && invalid.Reason == x509.Expired {
+		return "; it has expired"
+	}
+	return ""
+}
+
+func unreachableErrorf(operation, format string, args ...any) error {
+	return &actuator.Error{
+		Class:   actuator.Unreachable,
+		Message: fmt.Sprintf("%s at the container engine: %s; check that it runs, and spec.platform.containers.engine", operation, fmt.Sprintf(format, args...)),
+	}
+}
+
+func otherErrorf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+}
+
+// describe returns what an engine says, if the administrator lists it: whoever writes the ClusterDeployment chooses the engine, and could
+// read other servers by their answers.
+func (c *engineClient) describe(failure *answerError) string {
+	const longest = 400
+	status := fmt.Sprintf("status %d %s", failure.status, http.StatusText(failure.status))
+	if !c.isTrusted || failure.message == "" {
+		return status
+	}
+	// Ids are the same each time but long, and machines are named beside them.
+	message := regexp.MustCompile(`\b[0-9a-f]{32,64}\b`).ReplaceAllString(strings.ToValidUTF8(failure.message, ""), "<id>")
+	message = strings.Join(strings.Fields(message), " ")
+	if letters := []rune(message); len(letters) > longest {
+		message = string(letters[:longest]) + "…"
+	}
+	return status + ": " + message
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+)
+
+// The operations, as messages name them.
+const (
+	list  = "list containers"
+	stop  = "stop containers"
+	start = "start containers"
+)
+
+const (
+	// stopGrace is how long the processes of a container have to end, before the engine kills them; those of a node end their Pods first.
+	stopGrace = 30 * time.Second
+	// stopMargin is how long the engine takes on top of that.
+	stopMargin = 10 * time.Second
+)
+
+// errStopGoesOn means that the engine has an order, and that nobody waits for its end any more.
+var errStopGoesOn = errors.New("the engine goes on stopping the container")
+
+// stopContainer stops one container.
+func (c *engineClient) stopContainer(ctx context.Context, id string) error {
+	return c.call(ctx, stop, func(ctx context.Context) error {
+		refusal := c.sendStop(ctx, id)
+		if !isAboutState(refusal) {
+			return refusal
+		}
+		state, err := c.readState(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case state == "paused": // Podman stops no container that is frozen.
+			if err := c.send(ctx, http.MethodPost, pathOf(id, "unpause"), nil, nil); err != nil {
+				return err
+			}
+			return c.sendStop(ctx, id)
+		}
+		if machine, _ := stateOf(state); machine == actuator.Stopped || machine == actuator.Stopping {
+			return nil
+		}
+		return refusal
+	})
+}
+
+// sendStop has a container stopped. The engine answers once it is off, which may take the whole grace; it goes on when nobody waits.
+func (c *engineClient) sendStop(ctx context.Context, id string) error {
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	traced := httptrace.WithClientTrace(limited, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		if info.Err == nil {
+			time.AfterFunc(c.patience, func() { cancel(errStopGoesOn) })
+		}
+	}})
+	err := c.send(traced, http.MethodPost, pathOf(id, "stop"), url.Values{"t": {strconv.Itoa(int(stopGrace.Seconds()))}}, nil)
+	if _, isAnswer := errors.AsType[*answerError](err); err == nil || isAnswer || ctx.Err() != nil || !errors.Is(context.Cause(limited), errStopGoesOn) {
+		return err
+	}
+	c.stops.Add(id)
+	return nil
+}
+
+// startContainer starts one container, also one that is paused.
+func (c *engineClient) startContainer(ctx context.Context, id string) error {
+	return c.call(ctx, start, func(ctx context.Context) error {
+		if c.stops.IsPending(id) {
+			state, err := c.readState(ctx, id)
+			if err != nil {
+				return err
+			}
+			if state == "running" || state == "stopping" {
+				return &orders.RefusedError{Class: actuator.WrongState, Code: "stopping", Message: "it is started once it has stopped"}
+			}
+		}
+		c.stops.Forget(id)
+		refusal := c.send(ctx, http.MethodPost, pathOf(id, "start"), nil, nil)
+		if !isAboutState(refusal) || isPortTaken(refusal) {
+			return refusal
+		}
+		state, err := c.readState(ctx, id)
+		switch {
+		case err != nil:
+			return err
+		case state == "paused":
+			return c.send(ctx, http.MethodPost, pathOf(id, "unpause"), nil, nil)
+		case state == "running":
+			return nil
+		default:
+			return refusal
+		}
+	})
+}
+
+func (c *engineClient) readState(ctx context.Context, id string) (string, error) {
+	var found struct {
+		State struct{ Status string }
+	}
+	err := c.send(ctx, http.MethodGet, pathOf(id, "json"), nil, func(body io.Reader) error {
+		if err := json.NewDecoder(body).Decode(&found); err != nil {
+			return notAnEngine(err)
+		}
+		return nil
+	})
+	return found.State.Status, err
+}
+
+func pathOf(id, what string) string { return "/containers/" + url.PathEscape(id) + "/" + what }

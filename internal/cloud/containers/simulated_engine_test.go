@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package containers
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+const (
+	kindLabel = "io.x-k8s.kind.cluster"
+	// callTimeout is long for busy machines.
+	callTimeout = 2 * time.Minute
+	// stopPatience is over before a stubborn container ends.
+	stopPatience = 100 * time.Millisecond
+	// endLooks is how many listings a stubborn container lives on after its stop, and lateLooks how many show what was before.
+	endLooks, lateLooks = 2, 3
+	// secretWord is in each message of the engine, and must not be shown.
+	secretWord = "words-that-must-not-be-shown"
+)
+
+// authority signs the certificates of an engine and of who may speak to it.
+type authority struct {
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+	PEM         []byte
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{}
+	a.PEM, _ = a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "engines"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	return a
+}
+
+// sign returns a certificate and its key in PEM; the first one is the authority's own.
+func (a *authority) sign(t *testing.T, template *x509.Certificate) (certificate, key []byte) {
+	t.Helper()
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(1), time.Unix(0, 0), time.Unix(1<<33, 0)
+	if a.certificate == nil {
+		a.certificate, a.key = template, own
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &own.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if template == a.certificate {
+		if a.certificate, err = x509.ParseCertificate(raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rawKey, err := x509.MarshalECPrivateKey(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: rawKey})
+}
+
+func (a *authority) signServer(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	return a.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+}
+
+// newCredentials returns a Secret of somebody whom the engine lets in.
+func (a *authority) newCredentials(t *testing.T) map[string][]byte {
+	t.Helper()
+	certificate, key := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "torpor"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return map[string][]byte{certificateKey: certificate, privateKeyKey: key, authorityKey: a.PEM}
+}
+
+// simulatedEngine is a container engine behind HTTP, written from the API's public description
+// (https://docs.docker.com/reference/api/engine/). Each third container is stubborn: it takes its time to end, and the engine answers a stop
+// only then.
+type simulatedEngine struct {
+	server      *httptest.Server
+	actuator    *Actuator
+	credentials map[string][]byte
+	// isPodman says that what is paused cannot be stopped, and that the state is told while a container stops.
+	isPodman bool
+	// docker and proxy, if set, lead to a real engine, which has the containers instead.
+	docker *http.Client
+	proxy  http.Handler
+
+	mu         sync.Mutex
+	containers map[string]*simulatedContainer
+	faults     []fault
+	calls      map[string]int
+	clusters   int
+	made       int
+	isLate     bool
+	// interfere, if set, answers requests instead.
+	interfere func(http.ResponseWriter, *http.Request) bool
+}
+
+type simulatedContainer struct {
+	id, name, infraID, state string
+	isStubborn               bool
+	// left is how many listings a container that was told to stop lives on.
+	left int
+	// before is shown while late.
+	before string
+	late   int
+}
+
+type fault struct {
+	operation  string
+	ids        []string
+	status     int
+	retryAfter string
+	message    string
+}
+
+func startEngine(t *testing.T) *simulatedEngine {
+	t.Helper()
+	s := &simulatedEngine{containers: map[string]*simulatedContainer{}, calls: map[string]int{}}
+	s.server = httptest.NewUnstartedServer(s)
+	ca := newAuthority(t)
+	certificate, key := ca.signServer(t)
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := x509.NewCertPool()
+	clients.AppendCertsFromPEM(ca.PEM)
+	s.server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients, MinVersion: tls.VersionTLS12}
+	s.server.Config.ErrorLog = log.New(io.Discard, "", 0) // Handshakes that fail are the test's own.
+	s.server.StartTLS()
+	t.Cleanup(s.server.Close)
+	s.credentials = ca.newCredentials(t)
+	s.actuator = New(Options{CallTimeout: callTimeout, StopPatience: stopPatience, Attempts: 2})
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *simulatedEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	end := s.answer(w, r)
+	s.mu.Unlock()
+	if end != nil {
+		end()
+	}
+}
+
+// answer returns what is left to do without the lock.
+func (s *simulatedEngine) answer(w http.ResponseWriter, r *http.Request) (end func()) {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	operation, id := list, ""
+	if len(parts) == 3 {
+		id, operation = parts[1], map[string]string{"stop": stop, "start": start, "json": "inspect", "unpause": "unpause"}[parts[2]]
+	}
+	s.calls[operation]++
+	m, failed := s.containers[id], s.findFault(operation, id)
+	switch {
+	case s.interfere != nil && s.interfere(w, r):
+	case failed != nil:
+		if failed.retryAfter != "" {
+			w.Header().Set("Retry-After", failed.retryAfter)
+		}
+		writeFailure(w, failed.status, fmt.Sprintf("%s %s %d", failed.message, secretWord, s.calls[operation]))
+	case s.proxy != nil:
+		return func() { s.proxy.ServeHTTP(w, r) }
+	case operation == list:
+		s.serveList(w)
+	case m == nil:
+		writeFailure(w, http.StatusNotFound, "No such container: "+id)
+	case operation == "inspect":
+		_ = json.NewEncoder(w).Encode(map[string]any{"Id": id, "State": map[string]string{"Status": m.state}})
+	default:
+		if s.serveOrder(w, operation, m) {
+			return func() { <-r.Context().Done() } // A real engine answers once the container is off.
+		}
+	}
+	return nil
+}
+
+// serveOrder reports whether the answer is left out, because the container takes its time.
+func (s *simulatedEngine) serveOrder(w http.ResponseWriter, operation string, m *simulatedContainer) bool {
+	if s.isLate {
+		m.before, m.late = m.shown(s.isPodman), lateLooks
+	}
+	switch {
+	case operation == stop && m.state == "paused" && s.isPodman:
+		writeFailure(w, http.StatusInternalServerError, "can only stop created or running containers: container state improper")
+	case operation == stop && (m.state == "exited" || m.state == "created"), operation == start && m.state == "running":
+		w.WriteHeader(http.StatusNotModified)
+	case operation == stop && m.isStubborn:
+		if m.left == 0 {
+			m.state, m.left = "running", endLooks
+		}
+		return true
+	case operation == stop:
+		m.state = "exited"
+		w.WriteHeader(http.StatusNoContent)
+	case operation == start && m.state == "paused":
+		writeFailure(w, http.StatusConflict, "cannot start a paused container, try unpause instead")
+	case operation == "unpause" && m.state != "paused":
+		writeFailure(w, http.StatusConflict, "Container is not paused")
+	default:
+		m.state, m.left = "running", 0
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return false
+}
+
+// shown is what a listing calls the state.
+func (m *simulatedContainer) shown(isPodman bool) string {
+	if m.left > 0 && isPodman {
+		return "stopping"
+	}
+	return m.state
+}
+
+func (s *simulatedEngine) serveList(w http.ResponseWriter) {
+	all := []map[string]any{}
+	for _, id := range slices.Sorted(maps.Keys(s.containers)) {
+		m := s.containers[id]
+		state := m.shown(s.isPodman)
+		switch {
+		case m.late > 0:
+			m.late--
+			state = m.before
+		case m.left > 1:
+			m.left--
+		case m.left == 1:
+			m.state, m.left = "exited", 0
+		}
+		all = append(all, map[string]any{
+			"Id": id, "Names": []string{"/" + m.name}, "State": state, "Labels": map[string]string{kindLabel: m.infraID},
+			"NetworkSettings": map[string]any{"Networks": map[string]any{"kind": map[string]string{"IPAddress": "10.0.0.7"}, "none": nil}},
+		})
+	}
+	_ = json.NewEncoder(w).Encode(all)
+}
+
+func (s *simulatedEngine) findFault(operation, id string) *fault {
+	for i, f := range s.faults {
+		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
+			return &s.faults[i]
+		}
+	}
+	return nil
+}
+
+func (s *simulatedEngine) inject(t *testing.T, f fault) {
+	t.Helper()
+	s.change(func() { s.faults = append(s.faults, f) })
+	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
+}
+
+func (s *simulatedEngine) change(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+}
+
+// countCalls returns how often each operation was called since it was asked last.
+func (s *simulatedEngine) countCalls() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counted := s.calls
+	s.calls = map[string]int{}
+	return counted
+}
+
+func writeFailure(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(map[string]string{"message": message})
+}
+
+// newCluster is a cluster whose name begins with those before it.
+func (s *simulatedEngine) newCluster() *simulatedCluster {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clusters++
+	return &simulatedCluster{simulatedEngine: s, infraID: "sleepy" + strings.Repeat("-x", s.clusters)}
+}
+
+type simulatedCluster struct {
+	*simulatedEngine
+	infraID string
+}
+
+func (c *simulatedCluster) Actuator() actuator.Actuator { return c.actuator }
+
+func (c *simulatedCluster) Target() actuator.Target {
+	return actuator.Target{InfraID: kindLabel + "=" + c.infraID, Cloud: "tcp://" + c.server.Listener.Addr().String(), Credentials: c.credentials}
+}
+
+func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []string
+	for range n {
+		c.made++
+		id := fmt.Sprintf("%064d", c.made*11)
+		c.containers[id] = &simulatedContainer{id: id, name: fmt.Sprintf("%s-worker%d", c.infraID, c.made), infraID: c.infraID, state: "running", isStubborn: c.made%3 == 0}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (c *simulatedCluster) Settle(*testing.T) {
+	c.change(func() {
+		for _, m := range c.containers {
+			m.late = 0
+			if m.left > 0 {
+				m.state, m.left = "exited", 0
+			}
+		}
+	})
+}
+
+func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
+	t.Helper()
+	f, ok := map[actuator.ErrorClass]fault{
+		actuator.CredentialsInvalid: {status: http.StatusUnauthorized},
+		actuator.PermissionDenied:   {status: http.StatusForbidden},
+		actuator.Unreachable:        {status: http.StatusServiceUnavailable},
+		actuator.Throttled:          {status: http.StatusTooManyRequests, retryAfter: "30"},
+		actuator.NotFound:           {status: http.StatusNotFound},
+		actuator.Other:              {status: http.StatusBadRequest},
+	}[class]
+	if class == actuator.NoCapacity && op == actuatortest.Start {
+		f, ok = fault{status: http.StatusInternalServerError, message: "driver failed: Bind for 0.0.0.0:6443 failed: port is already allocated"}, true
+	}
+	if !ok {
+		return false
+	}
+	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
+	f.ids = ids
+	c.inject(t, f)
+	return true
+}
+
+// TakesOrdersOneByOne implements actuatortest.OneByOneCloud.
+func (*simulatedCluster) TakesOrdersOneByOne() {}
+
+// ShutDown implements actuatortest.ShutdownCloud: a paused container keeps its memory.
+func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
+	c.change(func() { c.containers[id].state = "paused" })
+}
+
+// Delay implements actuatortest.LateCloud.
+func (c *simulatedCluster) Delay(t *testing.T) {
+	t.Helper()
+	c.change(func() { c.isLate = true })
+	t.Cleanup(func() { c.change(func() { c.isLate = false }) })
+}
+
+func TestContract(t *testing.T) {
+	for name, isPodman := range map[string]bool{"an engine like Docker's": false, "an engine like Podman's": true} {
+		t.Run(name, func(t *testing.T) {
+			engine := startEngine(t)
+			engine.isPodman = isPodman
+			actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return engine.newCluster() })
+		})
+	}
+}
+
+// allowLoopback has the engine listed, so that its words are shown.
+func (s *simulatedEngine) allowLoopback(t *testing.T) {
+	t.Helper()
+	endpoints, err := egress.ParseEndpoints([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.actuator = New(Options{Endpoints: endpoints, CallTimeout: callTimeout, StopPatience: stopPatience, Attempts: 2})
+}
