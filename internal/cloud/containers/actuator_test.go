@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -194,7 +195,7 @@ func TestWhichEnginesMayBeReached(t *testing.T) {
 func TestASocketIsUsedByItsNamespace(t *testing.T) {
 	engine := startEngine(t)
 	socket := filepath.Join(t.TempDir(), "engine.sock")
-	listener, err := net.Listen("unix", socket) //nolint:noctx // It ends with the test.
+	listener, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,10 +238,7 @@ func TestStrangersAreToldApart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			target := c.Target()
-			target.Credentials = map[string][]byte{}
-			for key, value := range c.credentials {
-				target.Credentials[key] = value
-			}
+			target.Credentials = maps.Clone(c.credentials)
 			row.change(target.Credentials)
 			// The alert of an engine that hangs up at once may be lost with the connection.
 			testenv.Eventually(t, "the actuator says so", func() error {
