@@ -37,12 +37,22 @@ type Target struct {
 	// Cloud is which of the platform's clouds the account is in, such as AzureChinaCloud or the address of an engine; empty where there is
 	// one.
 	Cloud string
+	// Machines are those of the cluster where its owner lists them.
+	Machines []ListedMachine
 	// Credentials are the keys of the credentials Secret. They never appear in an error.
 	Credentials map[string][]byte
 	// DiscardLocalDisks says whether a stop loses the data on disks that are part of a machine's host; nil leaves that to the cloud.
 	DiscardLocalDisks *bool
 	// Role, if set, is taken instead with the manager's own identity, or says for which namespace that counts.
 	Role *Role
+}
+
+// ListedMachine is a machine that the cluster's owner names.
+type ListedMachine struct {
+	// Name is the machine's ID.
+	Name string
+	// Address is where it is turned off and on.
+	Address string
 }
 
 // Role is an identity at the cloud that others may take.
@@ -63,6 +73,8 @@ type Machine struct {
 	Name string
 	// State is what the machine does now.
 	State MachineState
+	// Note is what people should know of that, such as that nobody answers for the machine; empty for nothing. It is stable over repetitions.
+	Note string
 	// HoldsCapacity says of a stopped machine that its place at the cloud is kept and paid for, as after a shutdown from within at some
 	// clouds. A stop gives the place back.
 	HoldsCapacity bool

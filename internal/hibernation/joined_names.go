@@ -24,13 +24,17 @@ func joinNames(names []string) string {
 func (o Observed) machineNames(ids []string) string {
 	var names []string
 	for _, m := range o.Machines {
-		switch {
-		case !slices.Contains(ids, m.ID):
-		case m.Name == "":
-			names = append(names, m.ID)
-		default:
-			names = append(names, fmt.Sprintf("%s (%s)", m.Name, m.ID))
+		if !slices.Contains(ids, m.ID) {
+			continue
 		}
+		name := m.ID
+		if m.Name != "" {
+			name = fmt.Sprintf("%s (%s)", m.Name, m.ID)
+		}
+		if m.Note != "" {
+			name += ": " + m.Note
+		}
+		names = append(names, name)
 	}
 	return joinNames(names)
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/torpor-dev/torpor/actuator"
 )
 
 func TestJoinNames(t *testing.T) {
@@ -33,5 +35,12 @@ func TestJoinNames(t *testing.T) {
 				t.Error("expected the names to stay in their order")
 			}
 		})
+	}
+}
+
+func TestMachineNamesSayWhatIsKnown(t *testing.T) {
+	o := Observed{Machines: []actuator.Machine{{ID: "b", Note: "its controller does not answer"}, {ID: "a", Name: "worker"}, {ID: "c"}}}
+	if got, want := o.machineNames([]string{"a", "b"}), "b: its controller does not answer, worker (a)"; got != want {
+		t.Errorf("expected %q, found %q", want, got)
 	}
 }

@@ -50,6 +50,7 @@ import (
 	task "github.com/torpor-dev/torpor/internal/cf/task/controller"
 	"github.com/torpor-dev/torpor/internal/cloud/aws"
 	"github.com/torpor-dev/torpor/internal/cloud/azure"
+	"github.com/torpor-dev/torpor/internal/cloud/baremetal"
 	"github.com/torpor-dev/torpor/internal/cloud/containers"
 	"github.com/torpor-dev/torpor/internal/cloud/gcp"
 	"github.com/torpor-dev/torpor/internal/cloud/ibmcloud"
@@ -428,6 +429,7 @@ func listPlatforms(o Options) []actuator.Describer {
 	return []actuator.Describer{
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
 		azure.New(azure.Options{Endpoints: o.endpoints}),
+		baremetal.New(baremetal.Options{Endpoints: o.endpoints}),
 		containers.New(containers.Options{Endpoints: o.endpoints, Sockets: o.engineSockets}),
 		gcp.New(cloudrest.CloudOptions{Endpoints: o.endpoints}),
 		ibmcloud.New(cloudrest.CloudOptions{Endpoints: o.endpoints}),

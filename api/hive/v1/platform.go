@@ -14,6 +14,9 @@ type Platform struct {
 	// Azure is Microsoft Azure.
 	// +optional
 	Azure *AzurePlatform `json:"azure,omitempty"`
+	// BareMetal is for real machines with management controllers.
+	// +optional
+	BareMetal *BareMetalPlatform `json:"baremetal,omitempty"`
 	// Containers are nodes that are containers of one engine, as kind and k3d make them.
 	// +optional
 	Containers *ContainersPlatform `json:"containers,omitempty"`
@@ -59,6 +62,8 @@ type PlatformSettings struct {
 	AssumeRole *AssumeRole
 	// DiscardLocalDisks says whether a stop loses the data on disks that are part of a machine's host; nil leaves that to the cloud.
 	DiscardLocalDisks *bool
+	// ListedMachines are all of the cluster where its owner lists them.
+	ListedMachines []BareMetalMachine
 	// Missing are the fields that have to be set and are not.
 	Missing []string
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -106,7 +107,7 @@ func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, selectors 
 	if err != nil {
 		return nil, err
 	}
-	return orders.RetryUnreachable(ctx, a.options.Attempts, func() (map[string][]actuator.Machine, error) { return c.listMachines(ctx, selectors) })
+	return rest.RetryUnreachable(ctx, a.options.Attempts, func() (map[string][]actuator.Machine, error) { return c.listMachines(ctx, selectors) })
 }
 
 // RequireStopRights implements actuator.BatchActuator. Who may speak to an engine may do everything there.
@@ -130,7 +131,7 @@ func (a *Actuator) StopAll(ctx context.Context, t actuator.Target, clusters [][]
 // StartAll implements actuator.BatchActuator.
 func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
 	return a.orderAll(t, start, clusters, func(c *engineClient, id string) error {
-		_, err := orders.RetryUnreachable(ctx, a.options.Attempts, func() (struct{}, error) { return struct{}{}, c.startContainer(ctx, id) })
+		_, err := rest.RetryUnreachable(ctx, a.options.Attempts, func() (struct{}, error) { return struct{}{}, c.startContainer(ctx, id) })
 		return err
 	})
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -37,7 +38,7 @@ type answerError struct {
 func (e *answerError) Error() string { return fmt.Sprintf("status %d", e.status) }
 
 func readFailure(answer *http.Response, content []byte) error {
-	failure := &answerError{status: answer.StatusCode, retryAfter: orders.ParseRetryAfter(answer.Header.Get("Retry-After"))}
+	failure := &answerError{status: answer.StatusCode, retryAfter: (&rest.RefusalError{Header: answer.Header}).RetryAfter()}
 	var words struct {
 		Message string `json:"message"`
 	}

@@ -307,6 +307,7 @@ func stateOf(seen Snapshot) string {
 		if m.HoldsCapacity {
 			text = append(text, "held\n"...)
 		}
+		text = append(text, m.Note...)
 	}
 	return string(text)
 }

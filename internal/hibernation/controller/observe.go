@@ -126,6 +126,9 @@ func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment
 	platform := cd.Spec.PlatformSettings()
 	seen.actuator = c.Actuators[platform.Name]
 	seen.target = actuator.Target{InfraID: platform.Machines, Region: platform.Region, Cloud: platform.Cloud, DiscardLocalDisks: platform.DiscardLocalDisks}
+	for _, m := range platform.ListedMachines {
+		seen.target.Machines = append(seen.target.Machines, actuator.ListedMachine{Name: m.Name, Address: m.BMC})
+	}
 	if platform.CredentialsSecretName == "" {
 		seen.target.Role = &actuator.Role{Namespace: cd.Namespace}
 		if role := platform.AssumeRole; role != nil {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// BareMetalPlatform is a cluster of real machines, which are turned off and on by their management controllers. Its machines are those that
+// are listed. Hive has a field of this name, too: its clusters list none, and are not touched.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type BareMetalPlatform struct {
+	// CredentialsSecretRef names the Secret with username and password of the controllers, or NAME.username and NAME.password of single
+	// machines, and optionally ca.crt, the authority of their certificates.
+	// +optional
+	CredentialsSecretRef LocalObjectReference `json:"credentialsSecretRef,omitempty"`
+	// Machines are all of the cluster.
+	// +kubebuilder:validation:MaxItems=500
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Machines []BareMetalMachine `json:"machines,omitempty"`
+}
+
+// BareMetalMachine is a real machine.
+type BareMetalMachine struct {
+	// Name of the machine; that of its node is easy to recognise.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// BMC is the address of its management controller: redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^(redfish|redfish\+https|ipmi)://.+$`
+	BMC string `json:"bmc"`
+}
+
+func (p BareMetalPlatform) settings(ClusterMetadata) PlatformSettings {
+	s := PlatformSettings{Name: "baremetal", CredentialsSecretName: p.CredentialsSecretRef.Name, ListedMachines: p.Machines}
+	if len(p.Machines) == 0 {
+		s.Missing = []string{"spec.platform.baremetal.machines"}
+	}
+	s.Missing = append(s.Missing, emptyFields("spec.platform.baremetal.credentialsSecretRef.name", p.CredentialsSecretRef.Name)...)
+	var addresses []string
+	for _, m := range p.Machines {
+		addresses = append(addresses, m.BMC)
+	}
+	slices.Sort(addresses)
+	// The same machines have the same name, whoever lists them.
+	if sum := sha256.Sum256([]byte(strings.Join(addresses, "\n"))); len(addresses) > 0 {
+		s.Machines = fmt.Sprintf("the %d controllers %.60s… (%s)", len(addresses), addresses[0], hex.EncodeToString(sum[:])[:16])
+	}
+	return s
+}

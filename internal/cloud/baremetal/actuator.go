@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package baremetal turns machines off and on by their management controllers, over Redfish or IPMI 2.0. A cluster's machines are those that
+// its ClusterDeployment lists. Each machine is asked and told by itself, so that a controller that hangs holds up no other.
+//
+// Reading order: bmc_address.go (where a controller is, and which may be reached) → credentials.go (the Secret) → power.go (what a machine is
+// told) → redfish.go, ipmi.go with ipmi_session.go (how) → machine_results.go (what of that is the cluster's).
+package baremetal
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+var (
+	_ actuator.Actuator  = (*Actuator)(nil)
+	_ actuator.Describer = (*Actuator)(nil)
+)
+
+const (
+	// maxCachedControllers is how many controllers are kept with their connections.
+	maxCachedControllers = 4096
+	// parallelVisits is how many machines of a cluster are asked at once: those of all but the largest clusters.
+	parallelVisits = 128
+	// silentTimeout is what a visit may take to a controller that did not answer the last one.
+	silentTimeout = 2 * time.Second
+)
+
+// Options say how to reach controllers. The zero Options are good for production.
+type Options struct {
+	// Endpoints are the controllers that ClusterDeployments may name, and whose words are shown to users.
+	Endpoints egress.Endpoints
+	// VisitTimeout bounds all that one controller is asked for a look or an order; 0 means 10 s.
+	VisitTimeout time.Duration
+	// resend is for tests that lose packets; 0 means resendAfter.
+	resend time.Duration
+	// Clock tells how long ago a machine was told to shut down; nil means the machine's.
+	Clock clock.PassiveClock
+}
+
+// Actuator turns machines off and on. It is safe for concurrent use.
+type Actuator struct {
+	options     Options
+	controllers *lru.Cache
+	stops       *orders.PendingStops
+
+	mu sync.Mutex
+	// silent are the controllers that did not answer the last visit.
+	silent map[string]bool
+}
+
+// New returns an Actuator; it calls no controller.
+func New(o Options) *Actuator {
+	if o.VisitTimeout == 0 {
+		o.VisitTimeout = 10 * time.Second
+	}
+	if o.resend == 0 {
+		o.resend = resendAfter
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Actuator{
+		options: o, controllers: lru.New(maxCachedControllers), silent: map[string]bool{},
+		stops: &orders.PendingStops{Clock: o.Clock, Window: shutDownWindow},
+	}
+}
+
+// Platform implements actuator.Actuator.
+func (*Actuator) Platform() string { return "baremetal" }
+
+// Describe implements actuator.Describer.
+func (*Actuator) Describe() actuator.Description {
+	return actuator.Description{
+		FoundBy: "the list in `spec.platform.baremetal.machines`", Stopped: "shut down, and off",
+		Credentials: "names and passwords of the management controllers", Calls: "one or two for each machine, over Redfish; one session over IPMI",
+	}
+}
+
+// Observe implements actuator.Actuator. A machine whose controller does not tell is neither on nor off; where none tells, that is the error.
+func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
+	if t.InfraID == "" {
+		return nil, otherErrorf("no machines are listed: set spec.platform.baremetal.machines")
+	}
+	machines := make([]actuator.Machine, len(t.Machines))
+	errs := a.visitAll(t, namesOf(t), func(i int, c visitor) error {
+		seen, err := c.visit(ctx, func(actuator.MachineState) (powerOrder, error) { return noOrder, nil })
+		machines[i] = actuator.Machine{ID: t.Machines[i].Name, State: a.stops.Follow(c.key, seen)}
+		return err
+	})
+	for i, err := range errs {
+		if err != nil {
+			machines[i] = actuator.Machine{ID: t.Machines[i].Name, State: actuator.Starting, Note: messageOf(err)}
+		}
+	}
+	if err := combineErrors("look at machines", namesOf(t), errs); ctx.Err() != nil || err != nil && !slices.Contains(errs, nil) {
+		return nil, cmp.Or(ctx.Err(), err)
+	}
+	slices.SortFunc(machines, func(x, y actuator.Machine) int { return cmp.Compare(x.ID, y.ID) })
+	return machines, nil
+}
+
+// Stop implements actuator.Actuator: machines are shut down, and turned off after five minutes of that.
+func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
+	return a.orderAll(ctx, "stop machines", t, ids, func(c visitor) error {
+		given, err := c.order(ctx, func(seen actuator.MachineState) (powerOrder, error) { return chooseStop(seen, a.stops.Age(c.key)) })
+		if err == nil && given != noOrder {
+			a.stops.Add(c.key)
+		}
+		return err
+	})
+}
+
+// Start implements actuator.Actuator.
+func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
+	return a.orderAll(ctx, "start machines", t, ids, func(c visitor) error {
+		_, err := c.visit(ctx, func(seen actuator.MachineState) (powerOrder, error) {
+			return chooseStart(seen, a.stops.IsPending(c.key))
+		})
+		if err == nil {
+			a.stops.Forget(c.key)
+		}
+		return err
+	})
+}
+
+func (a *Actuator) orderAll(ctx context.Context, operation string, t actuator.Target, ids []string, do func(visitor) error) error {
+	errs := a.visitAll(t, ids, func(_ int, c visitor) error { return do(c) })
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return combineErrors(operation, ids, errs)
+}
+
+func namesOf(t actuator.Target) []string {
+	var names []string
+	for _, m := range t.Machines {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+// visitAll visits the controllers of machines at once, and returns an error for each.
+func (a *Actuator) visitAll(t actuator.Target, ids []string, do func(int, visitor) error) []error {
+	var work errgroup.Group
+	work.SetLimit(parallelVisits)
+	errs := make([]error, len(ids))
+	for i, id := range ids {
+		work.Go(func() error {
+			c, err := a.visitorOf(t, id)
+			if err == nil {
+				err = do(i, c)
+			}
+			errs[i] = err
+			return nil
+		})
+	}
+	_ = work.Wait() // Each machine keeps its own error.
+	return errs
+}
+
+// visitor is a controller with its name among all, and the patience that it gets.
+type visitor struct {
+	managementController
+	key     string
+	timeout time.Duration
+	note    func(isSilent bool)
+}
+
+// visit implements managementController.
+func (v visitor) visit(ctx context.Context, choose func(actuator.MachineState) (powerOrder, error)) (actuator.MachineState, error) {
+	limited, cancel := context.WithTimeout(ctx, v.timeout)
+	defer cancel()
+	seen, err := v.managementController.visit(limited, choose)
+	if ctx.Err() != nil {
+		return "", ctx.Err() // The caller ended the visit, and that says nothing about the controller.
+	}
+	_, isSilent := errors.AsType[*silenceError](err)
+	v.note(isSilent)
+	return seen, err
+}
+
+// order gives the order that choose returns, and returns it. What is refused because the power has changed meanwhile is chosen anew.
+func (v visitor) order(ctx context.Context, choose func(actuator.MachineState) (powerOrder, error)) (given powerOrder, err error) {
+	for range 2 {
+		given = noOrder
+		_, err = v.visit(ctx, func(seen actuator.MachineState) (order powerOrder, err error) {
+			given, err = choose(seen)
+			return given, err
+		})
+		if given == noOrder || actuator.ClassOf(err) != actuator.WrongState || err == nil {
+			break
+		}
+	}
+	return given, err
+}
+
+// visitorOf returns the controller of a machine; a changed Secret gets another one.
+func (a *Actuator) visitorOf(t actuator.Target, id string) (visitor, error) {
+	i := slices.IndexFunc(t.Machines, func(m actuator.ListedMachine) bool { return m.Name == id })
+	if i < 0 {
+		return visitor{}, &actuator.Error{Class: actuator.NotFound, Message: "it is not listed"}
+	}
+	address, err := parseAddress(t.Machines[i].Address)
+	if err != nil {
+		return visitor{}, err
+	}
+	if err := a.options.allowAddress(address); err != nil {
+		return visitor{}, err
+	}
+	l, err := readLogin(t.Credentials, id, address)
+	if err != nil {
+		return visitor{}, err
+	}
+	// A hash, so that no key is a secret; neither addresses nor what Redfish and IPMI take as names hold NUL.
+	sum := sha256.Sum256([]byte(strings.Join([]string{t.Machines[i].Address, l.user, l.password, l.rootsPEM}, "\x00")))
+	v := visitor{key: hex.EncodeToString(sum[:])}
+	v.note = func(isSilent bool) { a.noteSilence(v.key, isSilent) }
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v.timeout = a.options.VisitTimeout
+	if a.silent[v.key] {
+		v.timeout = min(v.timeout, silentTimeout)
+	}
+	if known, ok := a.controllers.Get(v.key); ok {
+		v.managementController, _ = known.(managementController)
+		return v, nil
+	}
+	v.managementController = a.newController(address, l)
+	a.controllers.Add(v.key, v.managementController)
+	return v, nil
+}
+
+func (a *Actuator) noteSilence(key string, isSilent bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.silent, key)
+	if isSilent && len(a.silent) < maxCachedControllers {
+		a.silent[key] = true
+	}
+}
+
+func (a *Actuator) newController(address bmcAddress, l login) managementController {
+	if address.isIPMI {
+		dialer := &net.Dialer{Timeout: dialTimeout, Control: a.options.Endpoints.ControlDial}
+		return &ipmiController{hostPort: address.hostPort, login: l, dialer: dialer, resend: a.options.resend, suites: cipherSuites(), visits: semaphore.NewWeighted(1)}
+	}
+	c := newRedfishController(address, l, a.options.Endpoints)
+	c.isTrusted = a.options.isTrusted(address)
+	return c
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetal
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+// TestAControllerThatHangsHoldsUpNoOther has one that takes requests and answers none, over each protocol.
+func TestAControllerThatHangsHoldsUpNoOther(t *testing.T) {
+	for name, isIPMI := range map[string]bool{"over Redfish": false, "over IPMI": true} {
+		t.Run(name, func(t *testing.T) {
+			room := newRoom(t)
+			room.actuator = New(Options{VisitTimeout: 5 * time.Second, resend: resendSoon})
+			c := room.newCluster(t, isIPMI)
+			ids := c.Create(t, 4)
+			room.change(func() { room.machines[ids[1]].isSilent = true })
+			expectNote := func() {
+				t.Helper()
+				machines, err := room.actuator.Observe(t.Context(), c.Target())
+				if err != nil || len(machines) != 4 || machines[1].State != actuator.Starting || !strings.Contains(machines[1].Note, "does not answer") {
+					t.Fatalf("found %+v and error %v, want the second machine to be neither on nor off, and why", machines, err)
+				}
+			}
+			expectNote()
+			for i, id := range ids {
+				v, err := room.actuator.visitorOf(c.Target(), id)
+				if err != nil || (v.timeout == silentTimeout) != (i == 1) {
+					t.Errorf("machine %s gets %s and error %v, want the one that was silent to get less", id, v.timeout, err)
+				}
+			}
+			expectNote()
+			err := room.actuator.Stop(t.Context(), c.Target(), ids)
+			known, ok := errors.AsType[*actuator.Error](err)
+			if !ok || known.Class != actuator.Unreachable || !slices.Equal(known.RefusedIDs, ids[1:2]) || known.Message != "stop machines: "+ids[1]+": its controller does not answer; check its address and the network" {
+				t.Errorf("found %v, want it to be of %s alone", err, ids[1])
+			}
+			c.Settle(t)
+			for i, id := range ids {
+				room.change(func() {
+					if off := room.machines[id].state == actuator.Stopped; off != (i != 1) {
+						t.Errorf("machine %s is off: %t", id, off)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestASystemThatIgnoresTheButtonLosesItsPower follows the rule of five minutes.
+func TestASystemThatIgnoresTheButtonLosesItsPower(t *testing.T) {
+	room := newRoom(t)
+	now := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
+	room.actuator = New(Options{VisitTimeout: visitTimeout, Clock: now})
+	c := room.newCluster(t, false)
+	id := c.Create(t, 1)[0]
+	room.change(func() { room.machines[id].isDeaf = true })
+	seen := func() actuator.MachineState {
+		machines, err := room.actuator.Observe(t.Context(), c.Target())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return machines[0].State
+	}
+	var states []actuator.MachineState
+	for range 13 {
+		// As the passes do, which stop what they see run.
+		state := seen()
+		states = append(states, state)
+		if state == actuator.Running {
+			if err := room.actuator.Stop(t.Context(), c.Target(), []string{id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now.SetTime(now.Now().Add(30 * time.Second))
+	}
+	// Each minute the button is pressed again.
+	var want []actuator.MachineState
+	for range 5 {
+		want = append(want, actuator.Running, actuator.Stopping)
+	}
+	want = append(want, actuator.Running, actuator.Stopped, actuator.Stopped)
+	if diff := cmp.Diff(want, states); diff != "" {
+		t.Errorf("states every half minute (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]powerOrder{shutDown, shutDown, shutDown, shutDown, shutDown, cutPower}, room.machines[id].orders); diff != "" {
+		t.Errorf("orders (-want +got):\n%s", diff)
+	}
+	if state := seen(); state != actuator.Stopped {
+		t.Errorf("found it %s", state)
+	}
+}
+
+func TestOrdersForAMachine(t *testing.T) {
+	for name, row := range map[string]struct {
+		seen       actuator.MachineState
+		isPending  bool
+		toldFor    time.Duration
+		stop       powerOrder
+		start      powerOrder
+		isTooEarly bool
+	}{
+		"one that runs is shut down": {seen: actuator.Running, stop: shutDown},
+		"one that was told so a moment ago is told again, and turned on later": {seen: actuator.Running, isPending: true, toldFor: time.Second, stop: shutDown, isTooEarly: true},
+		"one that has been told so for a while is told again":                  {seen: actuator.Running, toldFor: cutPowerAfter - 1, stop: shutDown},
+		"one that has been told so for five minutes loses its power":           {seen: actuator.Running, toldFor: cutPowerAfter, stop: cutPower},
+		"one that is off is turned on":                                         {seen: actuator.Stopped, start: turnOn},
+		"one that shuts down is turned on later":                               {seen: actuator.Stopping, isTooEarly: true},
+	} {
+		order, err := chooseStop(row.seen, row.toldFor)
+		if order != row.stop || err != nil {
+			t.Errorf("%s: at a stop found %q and error %v, want %q", name, order, err, row.stop)
+		}
+		order, err = chooseStart(row.seen, row.isPending)
+		if order != row.start || (err != nil) != row.isTooEarly {
+			t.Errorf("%s: at a start found %q and error %v, want %q", name, order, err, row.start)
+		}
+	}
+	if _, err := chooseStop(actuator.Starting, 0); actuator.ClassOf(err) != actuator.WrongState {
+		t.Errorf("stop what starts: found %v, want class %q", err, actuator.WrongState)
+	}
+}
+
+func TestStatesOfRedfish(t *testing.T) {
+	for power, want := range map[string]actuator.MachineState{
+		"On": actuator.Running, "Off": actuator.Stopped, "PoweringOn": actuator.Starting, "PoweringOff": actuator.Stopping, "Paused": actuator.Running,
+		"": actuator.Starting, "new in the next release": actuator.Starting,
+	} {
+		if got := stateOf(power); got != want {
+			t.Errorf("%q: found %s, want %s", power, got, want)
+		}
+	}
+}
+
+func TestWhichControllersMayBeReached(t *testing.T) {
+	listed, err := egress.ParseEndpoints([]string{"10.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, row := range map[string]struct {
+		bmc       string
+		endpoints egress.Endpoints
+		want      string
+	}{
+		"a service of Redfish":         {bmc: "redfish+https://10.0.0.9/redfish/v1/Systems/System.Embedded.1"},
+		"one by metal3's name":         {bmc: "redfish://[fd00::9]:8443/redfish/v1/Systems/1/"},
+		"a controller of IPMI":         {bmc: "ipmi://10.0.0.9:6230"},
+		"one that is listed":           {bmc: "ipmi://10.0.0.9", endpoints: listed},
+		"one that is not listed":       {bmc: "ipmi://192.168.0.9", endpoints: listed, want: "expected a host that --allow-endpoints lists"},
+		"a metadata service":           {bmc: "redfish+https://169.254.169.254/redfish/v1/Systems/1", want: "the address is link-local"},
+		"one without encryption":       {bmc: "redfish+http://10.0.0.9/redfish/v1/Systems/1", want: "expected redfish+https://"},
+		"another path of a web server": {bmc: "redfish://10.0.0.9/admin", want: "expected redfish+https://"},
+		"a way out of the path":        {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..%2f..%2fadmin", want: "expected redfish+https://"},
+		"a folder above":               {bmc: "redfish://10.0.0.9/redfish/v1/Systems/..", want: "expected redfish+https://"},
+		"a query":                      {bmc: "redfish://10.0.0.9/redfish/v1/Systems/1?x", want: "expected redfish+https://"},
+		"a login in the address":       {bmc: "ipmi://admin:hunter2@10.0.0.9", want: "expected redfish+https://"},
+		"IPMI with a path":             {bmc: "ipmi://10.0.0.9/1", want: "expected redfish+https://"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, err := parseAddress(row.bmc)
+			if err == nil {
+				err = (&Options{Endpoints: row.endpoints}).allowAddress(address)
+			}
+			if (err == nil) != (row.want == "") || err != nil && (!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "hunter2")) {
+				t.Errorf("found error %v, want %q", err, row.want)
+			}
+		})
+	}
+}
+
+func TestCertificatesOfControllers(t *testing.T) {
+	room := newRoom(t)
+	c := room.newCluster(t, false)
+	c.Create(t, 1)
+	for name, row := range map[string]struct {
+		authority string
+		want      string
+	}{
+		"one that an authority of the Secret has signed": {authority: string(room.credentials()[authorityKey])},
+		"one that nobody knows":                          {want: "the certificate of its controller is not one of ca.crt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := c.Target()
+			target.Credentials[authorityKey] = []byte(row.authority)
+			_, err := room.actuator.Observe(t.Context(), target)
+			if row.want == "" && err != nil || row.want != "" && (actuator.ClassOf(err) != actuator.CredentialsInvalid || !strings.Contains(err.Error(), row.want)) {
+				t.Errorf("found %v, want %q", err, row.want)
+			}
+		})
+	}
+}
+
+func TestLogins(t *testing.T) {
+	secret := func(pairs ...string) map[string][]byte {
+		all := map[string][]byte{}
+		for i := 0; i < len(pairs); i += 2 {
+			all[pairs[i]] = []byte(pairs[i+1])
+		}
+		return all
+	}
+	for name, row := range map[string]struct {
+		secret map[string][]byte
+		isIPMI bool
+		want   string
+	}{
+		"those of all machines":                 {secret("username", "u", "password", "p"), false, "u:p"},
+		"those of one machine go before":        {secret("username", "u", "password", "p", "m.username", "mu", "m.password", "mp"), true, "mu:mp"},
+		"a password of one machine":             {secret("username", "u", "m.password", "mp"), true, "u:mp"},
+		"those of another machine do not count": {secret("n.username", "u", "n.password", "p"), true, "credentials missing"},
+		"a password that is missing":            {secret("username", "u"), false, "credentials missing"},
+		"a password that IPMI would cut":        {secret("username", "u", "password", strings.Repeat("x", 21)), true, "credentials invalid"},
+		"a password that Redfish takes":         {secret("username", "u", "password", strings.Repeat("x", 21)), false, "u:" + strings.Repeat("x", 21)},
+		"a name that Redfish would cut":         {secret("username", "u:v", "password", "p"), false, "credentials invalid"},
+		"an authority that is no certificate":   {secret("username", "u", "password", "p", "ca.crt", "x"), false, "credentials invalid"},
+		"an authority matters to Redfish only":  {secret("username", "u", "password", "p", "ca.crt", "x"), true, "u:p"},
+	} {
+		l, err := readLogin(row.secret, "m", bmcAddress{isIPMI: row.isIPMI})
+		found := l.user + ":" + l.password
+		if err != nil {
+			found = string(actuator.ClassOf(err))
+		}
+		if found != row.want {
+			t.Errorf("%s: found %s and %v, want %s", name, found, err, row.want)
+		}
+	}
+}
+
+func TestWordsOfAControllerAreShownOnceItIsListed(t *testing.T) {
+	listed, err := egress.ParseEndpoints([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, endpoints := range map[string]egress.Endpoints{"one that is listed": listed, "one that is not": {}} {
+		t.Run(name, func(t *testing.T) {
+			room := newRoom(t)
+			room.actuator = New(Options{VisitTimeout: visitTimeout, Endpoints: endpoints})
+			c := room.newCluster(t, false)
+			ids := c.Create(t, 1)
+			room.inject(t, fault{order: shutDown, status: http.StatusBadRequest})
+			err := room.actuator.Stop(t.Context(), c.Target(), ids)
+			if err == nil || strings.Contains(err.Error(), "No way, <hidden>") == endpoints.IsEmpty() || strings.Contains(err.Error(), goodPassword) {
+				t.Errorf("found %v, want the controller's words: %t", err, !endpoints.IsEmpty())
+			}
+		})
+	}
+}
+
+func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
+	for name, row := range map[string]struct {
+		answer string
+		status int
+		want   string
+	}{
+		"an answer that is not JSON":            {`<html>`, http.StatusOK, "does not speak Redfish"},
+		"an answer of something else":           {`{"PowerState":"Off"}`, http.StatusOK, "does not speak Redfish"},
+		"a power that is none":                  {`{"@odata.type":"#ComputerSystem.v1","PowerState":{}}`, http.StatusOK, "does not speak Redfish"},
+		"an answer that is larger than allowed": {strings.Repeat(" ", maxAnswerBytes+1), http.StatusOK, "larger than allowed"},
+		"a redirect":                            {``, http.StatusTemporaryRedirect, "status 307"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			room := newRoom(t)
+			room.interfere = func(w http.ResponseWriter, _ *http.Request) bool {
+				w.Header().Set("Location", "https://evil.example.com/")
+				w.WriteHeader(row.status)
+				_, _ = io.WriteString(w, row.answer)
+				return true
+			}
+			c := room.newCluster(t, false)
+			c.Create(t, 1)
+			found, err := room.actuator.Observe(t.Context(), c.Target())
+			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), row.want) || len(found) > 0 {
+				t.Errorf("found %v and %v, want an error of class %q that says %q", found, err, actuator.Unreachable, row.want)
+			}
+		})
+	}
+}
+
+// TestHostileAnswersOfIPMIAreCut has a controller that says what it likes.
+func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
+	header := func(kind byte, payload []byte) []byte {
+		packet, err := (&ipmiSession{}).wrap(kind, payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return packet
+	}
+	for name, answer := range map[string]func(request []byte) []byte{
+		"what was sent":     func(request []byte) []byte { return request },
+		"nothing but zeros": func([]byte) []byte { return make([]byte, 64) },
+		"a length without data": func([]byte) []byte {
+			return []byte{6, 0, 0xff, 7, 6, payloadOpenedSession, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff}
+		},
+		"another session": func([]byte) []byte { return header(payloadOpenedSession, make([]byte, 36)) },
+		"a session without algorithms, which nobody would have to sign": func(request []byte) []byte {
+			payload := request[headerBytes:]
+			return header(payloadOpenedSession, append(append([]byte{0, 0, 4, 0}, payload[4:8]...), make([]byte, 28)...))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			go func() {
+				buffer := make([]byte, maxPacketBytes)
+				for {
+					n, from, err := conn.ReadFrom(buffer)
+					if err != nil {
+						return
+					}
+					for range maxStrayPackets {
+						_, _ = conn.WriteTo(answer(bytes.Clone(buffer[:n])), from)
+					}
+				}
+			}()
+			room := newRoom(t)
+			_, err = room.actuator.Observe(t.Context(), actuator.Target{
+				InfraID: "x", Machines: []actuator.ListedMachine{{Name: "m", Address: "ipmi://" + conn.LocalAddr().String()}}, Credentials: room.credentials(),
+			})
+			if actuator.ClassOf(err) != actuator.Unreachable || !strings.Contains(err.Error(), "does not speak IPMI 2.0") {
+				t.Errorf("found %v, want class %q", err, actuator.Unreachable)
+			}
+		})
+	}
+}
+
+// FuzzUnwrap has packets of strangers, of which none may be taken for one of an open session, nor do harm.
+func FuzzUnwrap(f *testing.F) {
+	session := &ipmiSession{suite: cipherSuites()[0], isOpen: true, integrityKey: make([]byte, 32), privacyKey: make([]byte, 16)}
+	good, err := session.wrap(payloadIPMI, []byte{1, 2, 3})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(good[:headerBytes])
+	f.Fuzz(func(t *testing.T, packet []byte) {
+		open, closed := *session, ipmiSession{suite: cipherSuites()[1]}
+		_, _ = closed.unwrap(payloadOpenedSession, packet)
+		if payload, ok := open.unwrap(payloadIPMI, packet); ok && !bytes.Equal(payload, []byte{1, 2, 3}) {
+			t.Errorf("took a packet that nobody has signed: %x", packet)
+		}
+	})
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetal
+
+import (
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// bmcAddress is where a management controller is, and what speaks to it.
+type bmcAddress struct {
+	isIPMI   bool
+	hostPort string
+	// system is the path of the machine at a Redfish service.
+	system string
+}
+
+const (
+	ipmiPort    = "623"
+	redfishPort = "443"
+)
+
+// parseAddress reads the address of a listed machine. Metal3 writes redfish:// for the same as redfish+https://.
+func parseAddress(text string) (bmcAddress, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return bmcAddress{}, badAddress()
+	}
+	address := bmcAddress{system: strings.TrimSuffix(u.Path, "/")}
+	port := redfishPort
+	switch {
+	case u.Scheme == "ipmi" && address.system == "":
+		address.isIPMI, port = true, ipmiPort
+	// A path is sent as it is, and any other could have the manager do other things at any web server.
+	case !slices.Contains([]string{"redfish", "redfish+https"}, u.Scheme) || !regexp.MustCompile(`^/redfish/v1/Systems/[A-Za-z0-9_-][A-Za-z0-9._-]*$`).MatchString(address.system):
+		return bmcAddress{}, badAddress()
+	}
+	if u.Port() != "" {
+		port = u.Port()
+	}
+	address.hostPort = net.JoinHostPort(u.Hostname(), port)
+	return address, nil
+}
+
+func badAddress() error {
+	return otherErrorf("expected redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST as bmc: correct it")
+}
+
+// allowAddress refuses a controller that the target's owner may not reach. Whoever writes a ClusterDeployment names it.
+func (o *Options) allowAddress(address bmcAddress) error {
+	host, _, err := net.SplitHostPort(address.hostPort)
+	if err != nil {
+		return badAddress()
+	}
+	if err := o.Endpoints.CheckHost(host); err != nil {
+		return otherErrorf("%s", err)
+	}
+	if !o.Endpoints.IsEmpty() && !o.Endpoints.Includes(host) {
+		return otherErrorf("expected a host that --allow-endpoints lists: correct the address, or have it listed")
+	}
+	return nil
+}
+
+// isTrusted says that the administrator lists the controller, so that its words may be shown.
+func (o *Options) isTrusted(address bmcAddress) bool {
+	host, _, err := net.SplitHostPort(address.hostPort)
+	return err == nil && o.Endpoints.Includes(host)
+}

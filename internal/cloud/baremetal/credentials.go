@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetal
+
+import (
+	"cmp"
+	"crypto/x509"
+	"fmt"
+	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// The keys of the credentials Secret. Those of one machine begin with its name and a dot, and go before.
+const (
+	usernameKey  = "username"
+	passwordKey  = "password"
+	authorityKey = "ca.crt"
+)
+
+// login is what lets in to one controller.
+type login struct {
+	user, password string
+	// roots are the authorities of its certificate; nil means those of the system.
+	roots    *x509.CertPool
+	rootsPEM string
+}
+
+func readLogin(secret map[string][]byte, machine string, address bmcAddress) (login, error) {
+	l := login{
+		user:     cmp.Or(string(secret[machine+"."+usernameKey]), string(secret[usernameKey])),
+		password: cmp.Or(string(secret[machine+"."+passwordKey]), string(secret[passwordKey])),
+		rootsPEM: string(secret[authorityKey]),
+	}
+	switch {
+	case l.user == "":
+		return login{}, &actuator.Error{Class: actuator.CredentialsMissing, Message: "the credentials Secret has neither " + usernameKey + " nor MACHINE." + usernameKey + ": add one"}
+	case l.password == "":
+		return login{}, &actuator.Error{Class: actuator.CredentialsMissing, Message: "the credentials Secret has neither " + passwordKey + " nor MACHINE." + passwordKey + ": add one"}
+	case address.isIPMI && (len(l.user) > maxUserBytes || len(l.password) > maxPasswordBytes):
+		return login{}, invalidCredentialsf("IPMI knows no names of more than %d bytes and no passwords of more than %d: correct the credentials Secret", maxUserBytes, maxPasswordBytes)
+	case !address.isIPMI && strings.Contains(l.user, ":"):
+		return login{}, invalidCredentialsf("%s of the credentials Secret has a colon, which no name at Redfish may have: correct it", usernameKey)
+	case address.isIPMI || l.rootsPEM == "":
+		return l, nil
+	}
+	l.roots = x509.NewCertPool()
+	if !l.roots.AppendCertsFromPEM([]byte(l.rootsPEM)) {
+		return login{}, invalidCredentialsf("%s of the credentials Secret must be certificates in PEM: correct it", authorityKey)
+	}
+	return l, nil
+}
+
+func invalidCredentialsf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
+}
+
+func otherErrorf(format string, args ...any) error {
+	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+}

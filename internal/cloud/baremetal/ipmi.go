@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetal
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/egress"
+)
+
+// The functions and commands that are used (appendix G).
+const (
+	functionChassis, functionApplication = 0x00, 0x06
+
+	commandChassisStatus, commandChassisControl      = 0x01, 0x02
+	commandSetPrivilege, commandCloseSession         = 0x3b, 0x3c
+	codeDone, codeBusy, codeUnknown, codeUnspecified = 0x00, 0xc0, 0xc1, 0xff
+	codeDenied, codeNotNow                           = 0xd4, 0xd5
+	codeNoSuchPrivilege, codeAbovePrivilege          = 0x80, 0x81
+)
+
+const (
+	// resendAfter is how long a packet may take to a controller, itself and back.
+	resendAfter = time.Second
+	// closeTimeout is how long it may take to say goodbye; a controller forgets silent sessions by itself.
+	closeTimeout = time.Second
+)
+
+// ipmiController is a controller that speaks IPMI 2.0.
+type ipmiController struct {
+	hostPort string
+	login    login
+	dialer   *net.Dialer
+	// resend is how long an answer may take before the request is sent again.
+	resend time.Duration
+	// suites are those that are tried, the likely one first.
+	suites []cipherSuite
+	// visits lets one session be open at a time: controllers have room for few.
+	visits *semaphore.Weighted
+}
+
+// visit implements managementController.
+func (c *ipmiController) visit(ctx context.Context, choose func(actuator.MachineState) (powerOrder, error)) (actuator.MachineState, error) {
+	if err := c.visits.Acquire(ctx, 1); err != nil {
+		return "", noAnswer()
+	}
+	defer c.visits.Release(1)
+	conn, err := c.dialer.DialContext(ctx, "udp", c.hostPort)
+	if err != nil {
+		return "", explainIPMI(err)
+	}
+	defer func() { _ = conn.Close() }()
+	session, err := openSession(ctx, conn, c.login, c.suites, c.resend)
+	if err != nil {
+		return "", explainIPMI(err)
+	}
+	if c.suites[0].authentication != session.suite.authentication {
+		slices.Reverse(c.suites) // The next visit begins with the one that is right.
+	}
+	defer session.close(ctx)
+	if err := session.becomeOperator(ctx); err != nil {
+		return "", explainIPMI(err)
+	}
+	code, status, err := session.run(ctx, functionChassis, commandChassisStatus)
+	switch {
+	case err != nil:
+		return "", explainIPMI(err)
+	case code != codeDone:
+		return "", explainCode("read the power", code)
+	case len(status) == 0:
+		return "", explainIPMI(errNotIPMI)
+	}
+	seen := actuator.Stopped
+	if status[0]&1 != 0 {
+		seen = actuator.Running
+	}
+	order, err := choose(seen)
+	if err != nil || order == noOrder {
+		return seen, err
+	}
+	action := map[powerOrder]byte{cutPower: 0, turnOn: 1, shutDown: 5}[order]
+	code, _, err = session.run(ctx, functionChassis, commandChassisControl, action)
+	if err != nil {
+		return seen, explainIPMI(err)
+	}
+	return seen, explainCode(string(order), code)
+}
+
+func (s *ipmiSession) becomeOperator(ctx context.Context) error {
+	code, _, err := s.run(ctx, functionApplication, commandSetPrivilege, privilegeOperator)
+	switch {
+	case err != nil:
+		return err
+	case code == codeNoSuchPrivilege, code == codeAbovePrivilege, code == codeDenied:
+		return errPrivilegeDenied
+	case code != codeDone:
+		return errNotIPMI
+	default:
+		return nil
+	}
+}
+
+// close ends the session, of which a controller has few.
+func (s *ipmiSession) close(ctx context.Context) {
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_, _, _ = s.run(limited, functionApplication, commandCloseSession, s.remote[:]...) // It would end without, too.
+}
+
+// explainCode explains a completion code (5.2); nil if the command was carried out.
+func explainCode(order string, code byte) error {
+	switch code {
+	case codeDone:
+		return nil
+	case codeBusy:
+		return &actuator.Error{Class: actuator.Throttled, Message: "its controller is busy"}
+	case codeDenied:
+		return explainIPMI(errPrivilegeDenied)
+	case codeNotNow:
+		return &actuator.Error{Class: actuator.WrongState, Message: "its controller cannot " + order + " in its present state"}
+	case codeUnspecified:
+		return &actuator.Error{Class: actuator.Unreachable, Message: "its controller has failed without saying why"}
+	case codeUnknown:
+		return otherErrorf("its controller cannot %s", order)
+	default:
+		return otherErrorf("its controller does not %s: completion code 0x%02x", order, code)
+	}
+}
+
+// explainIPMI turns an error of a session into an *actuator.Error.
+func explainIPMI(err error) error {
+	switch {
+	case errors.Is(err, errLoginRefused):
+		return invalidCredentialsf("its controller does not take the login: correct %s and %s in the credentials Secret", usernameKey, passwordKey)
+	case errors.Is(err, errPrivilegeDenied):
+		return &actuator.Error{Class: actuator.PermissionDenied, Message: "its controller does not let the user be an operator: give it that privilege"}
+	case errors.Is(err, errSuiteRefused):
+		return otherErrorf("its controller has neither cipher suite 17 nor 3: allow one of them")
+	case errors.Is(err, errBusy):
+		return &actuator.Error{Class: actuator.Throttled, Message: "its controller has no room for another session"}
+	case errors.Is(err, errNotIPMI):
+		return &actuator.Error{Class: actuator.Unreachable, Message: "what answers at its address does not speak IPMI 2.0"}
+	case errors.Is(err, egress.ErrAddressDenied):
+		return otherErrorf("%s", egress.ErrAddressDenied)
+	default:
+		return noAnswer()
+	}
+}
+
+// silenceError is that of a controller that does not answer, for whatever reason.
+type silenceError struct{ known *actuator.Error }
+
+// Error implements error.
+func (e *silenceError) Error() string { return e.known.Error() }
+
+// Unwrap returns the error with its class.
+func (e *silenceError) Unwrap() error { return e.known }
+
+func noAnswer() error {
+	return &silenceError{&actuator.Error{Class: actuator.Unreachable, Message: "its controller does not answer; check its address and the network"}}
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package baremetal
+
+import (
+	"context"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// powerOrder is what a controller is told.
+type powerOrder string
+
+const (
+	noOrder  powerOrder = ""
+	turnOn   powerOrder = "turn on"
+	shutDown powerOrder = "shut down"
+	cutPower powerOrder = "cut the power"
+)
+
+// managementController is that of one machine.
+type managementController interface {
+	// visit reads the power of the machine, and gives the order that choose returns for it.
+	visit(ctx context.Context, choose func(actuator.MachineState) (powerOrder, error)) (actuator.MachineState, error)
+}
+
+const (
+	// shutDownWindow is for how long a machine that was told to shut down counts as stopping; one that still runs is told again.
+	shutDownWindow = time.Minute
+	// cutPowerAfter is for how long a machine is told so before its power is cut.
+	cutPowerAfter = 5 * time.Minute
+)
+
+// chooseStop returns the order for a machine that should stop, and has been told so for a while. One that has just started may not have
+// heard, so that it is told again.
+func chooseStop(seen actuator.MachineState, toldFor time.Duration) (powerOrder, error) {
+	switch seen {
+	case actuator.Stopped, actuator.Stopping:
+		return noOrder, nil
+	case actuator.Starting:
+		return noOrder, &actuator.Error{Class: actuator.WrongState, Message: "it is starting, and is stopped once it runs"}
+	case actuator.Running:
+	}
+	if toldFor >= cutPowerAfter {
+		return cutPower, nil
+	}
+	return shutDown, nil
+}
+
+// chooseStart returns the order for a machine that should run.
+func chooseStart(seen actuator.MachineState, isPending bool) (powerOrder, error) {
+	switch {
+	case seen == actuator.Stopped:
+		return turnOn, nil
+	case seen == actuator.Stopping, seen == actuator.Running && isPending:
+		return noOrder, &actuator.Error{Class: actuator.WrongState, Message: "it is shutting down, and is started once it is off"}
+	default:
+		return noOrder, nil
+	}
+}
