@@ -21,8 +21,7 @@ local: ## Build this machine's control plane, nodes and cloud into .cache/bin (t
 	@cd $(BIN) && for name in etcd kube-apiserver kubectl kubelet kube-proxy; do ln -sf local $$name; done
 node-parts: local ## Fetch containerd and its companions into .cache/node and build CoreDNS; installs nothing
 	@cd local && $(BUILD) -o $(BIN) ./pause ./podcluster/webapp
-	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time, cached afterwards"
-	@cd local/dns && $(BUILD) -o $(BIN)/coredns .
+	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time, cached afterwards"; cd local/dns && $(BUILD) -o $(BIN)/coredns .
 	@$(BIN)/local node-parts --dir .cache/node
 torpor kubectl-moco kubectl-torpor: ## Build the manager, or a plugin of kubectl, into .cache/bin
 	@$(BUILD) -o $(BIN)/$@ ./cmd/$@
@@ -33,7 +32,7 @@ s3 helm release: ## Build versitygw, the S3 server of the tests; helm; or krew a
 image plugins bundle chart: ## Build Torpor's image without Docker, the plugins with krew's manifests, the bundle for OLM, or the chart's archive, into .cache/release
 	@go run ./cmd/release $@ --dir .cache/release $(RELEASE)
 demo: ## See it work: NAME=hibernate (default), record, cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
-bench: ## Measure: NAME=hibernate (default, 6 min), fleet (15), conditional (30; BENCH=--quick: 4), mysql (15), restart (12), sync (1) or record (6)
+bench: ## Measure: NAME=hibernate (default, 6 min), fleet (15), conditional (30; BENCH=--quick: 4), mysql (15), restart (12), sync (1), record (6) or page (2)
 soak: ## Break things at random and look for what is lost: NAME=mysql (default, 20 min) or conditional (10), SOAK=20m SEED=1
 demo bench soak:
 	@$(MAKE) $@-$(or $(NAME),$(if $(filter soak,$@),mysql,hibernate))
@@ -71,6 +70,8 @@ test-release: release helm
 test-tutorials: node-parts kubectl-torpor kubectl-moco
 test-foreign test-hostile test-release test-tutorials: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi; beside hostile callers and servers; what krew, OLM and helm say of a release; or the tutorials
 	@TORPOR_TUTORIALS=1 go test -v -count=1 -timeout=60m ./internal/e2e/$(@:test-%=%)
+test-outside bench-page: local ## See the page in Chromium, and Torpor as Prometheus, Argo CD and kstatus see it; or measure the page
+	@TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench .ci/test-outside $@
 e2e: local torpor mysql e2e-pods ## Run the end-to-end tests at every fault point, and those with real pods
 	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e && TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/mysql/clustering/controller -run 'TestKilled'
 e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes); elsewhere say why not
@@ -82,8 +83,7 @@ e2e-clouds: nova libvirt engine bmc ## Run the tests of clouds with the real par
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the generated pages
 	@.ci/generate
 fmt lint: ## Format or lint all modules
-	@for module in . conditional conditional/bench local local/dns; do \
-	  (cd $$module && go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint $(@:lint=run) -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+	@for module in . conditional conditional/bench local local/dns; do (cd $$module && go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint $(@:lint=run) -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 tidy: ## Tidy all modules
 	@for module in . conditional conditional/bench conditional/examples/stock local local/dns; do (cd $$module && go mod tidy) || exit 1; done
 verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if that changes what is committed

@@ -24,7 +24,7 @@ import (
 // TestRun follows one manager. There is only one such test, because the process has one registry of metrics.
 func TestRun(t *testing.T) {
 	env, watches := testenv.StartAPIServer(t).CountWatches()
-	o := Options{InsecureMetrics: true, MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	o := Options{InsecureMetrics: true, MetricsAddress: testenv.FreeAddress(t), ProbeAddress: testenv.FreeAddress(t), Page: PageOptions{Address: testenv.FreeAddress(t)}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	ended := make(chan struct{})
 	testenv.RunInBackground(t, "the manager", func(ctx context.Context) error {
 		defer close(ended)
@@ -35,6 +35,10 @@ func TestRun(t *testing.T) {
 	t.Log("Without any CRD it becomes ready and its controller is dormant.")
 	testenv.Eventually(t, "ready without CRDs", ready)
 	waitForPhase(t, o, "Dormant")
+
+	if _, err := readURL(t, "http://"+o.Page.Address+"/assets/page.css"); err != nil {
+		t.Errorf("the page without CRDs: %v", err)
+	}
 
 	t.Log("Each time that the CRD is installed the controller starts, and when it is removed the controller stops.")
 	for _, name := range []string{"first", "second"} {

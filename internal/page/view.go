@@ -119,6 +119,9 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 		r := newRowView(s, now)
 		if s.canFlip && sees.mayPatch(ctx, s) {
 			r.Verb = map[bool]string{true: "start", false: "stop"}[s.Stopped]
+			if strings.HasPrefix(r.Next, "kubectl ") { // The button does it.
+				r.Next = ""
+			}
 		}
 		r.Sum = sumOf(r)
 		v.Rows = append(v.Rows, r)
@@ -173,7 +176,7 @@ func listKindNames() []string {
 
 func listColumns(q viewQuery) []columnView {
 	titles := []struct{ title, sort string }{
-		{"Name", "name"}, {"State", "state"}, {"Since", "since"}, {"By", "by"}, {"Why", ""}, {"Until", "until"}, {"What now", ""}, {"Machine-hours saved", "saved"}, {"Switch", ""},
+		{"Name", "name"}, {"State", "state"}, {"Since", "since"}, {"By", "by"}, {"Why", ""}, {"Until", "until"}, {"What now", ""}, {"Machine-hours", "saved"}, {"Switch", ""},
 	}
 	var columns []columnView
 	for _, t := range titles {
@@ -199,7 +202,10 @@ func newRowView(s *listedSwitch, now time.Time) rowView {
 	if s.UntilBy != s.By {
 		r.UntilBy = s.UntilBy
 	}
-	if r.StartsItself {
+	switch {
+	case r.StartsItself && r.IsOverdue:
+		r.StartsItself, r.Next = false, "should have started by itself: see whether the manager runs"
+	case r.StartsItself:
 		r.Next = ""
 	}
 	if s.Message != "" && !strings.Contains(r.Next, s.Message) {
@@ -225,11 +231,11 @@ func describeSavings(s *listedSwitch, now time.Time) (saved, note string) {
 	case !s.savings.hasMachines:
 		return "", ""
 	case isKnown && s.savings.goesOn():
-		return formatHours(hours), fmt.Sprintf("%d machines, this sleep", s.savings.machines)
+		return formatHours(hours), fmt.Sprintf("%d machines off", s.savings.machines)
 	case isKnown:
-		return formatHours(hours), fmt.Sprintf("%d machines, last sleep", s.savings.machines)
+		return formatHours(hours), fmt.Sprintf("%d in its last sleep", s.savings.machines)
 	case s.Stopped:
-		return "not known", "the status has no machines, or not since when they are off"
+		return "not known", ""
 	default:
 		return "", ""
 	}
@@ -237,10 +243,14 @@ func describeSavings(s *listedSwitch, now time.Time) (saved, note string) {
 
 // formatHours is exact enough to see something grow, and steady enough not to flicker.
 func formatHours(hours float64) string {
-	if hours >= 100 {
-		return strconv.FormatFloat(hours, 'f', 0, 64)
+	if hours < 100 {
+		return strconv.FormatFloat(hours, 'f', 1, 64)
 	}
-	return strconv.FormatFloat(hours, 'f', 1, 64)
+	text := strconv.FormatFloat(hours, 'f', 0, 64)
+	for at := len(text) - 3; at > 0; at -= 3 {
+		text = text[:at] + "," + text[at:]
+	}
+	return text
 }
 
 // sumOf tells two versions of a row apart.

@@ -13,7 +13,7 @@ function describeAge(seconds) {
   const size = Math.abs(seconds);
   const at = units.findIndex(([, length]) => size >= length * (length === 1 ? 0 : 2));
   const [name, length] = units[at];
-  const text = `${Math.floor(size / length)} ${name}`;
+  const text = `${Math.round(size / length)} ${name}`;
   return seconds >= 0 ? `${text} ago` : `in ${text}`;
 }
 
