@@ -46,7 +46,7 @@ func pureLaw(packages string) importLaw {
 func controllerLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "features stay apart; only the manager brings them and the clouds together",
-		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/otherwriter", "internal/statusannotation", "internal/stoprecord"),
+		mayReach: append(publicNames(), "internal/decision", "internal/reconcile", "internal/otherwriter", "internal/statusannotation", "internal/stopmetrics", "internal/stoprecord"),
 	}
 }
 
@@ -96,6 +96,7 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/statusannotation"),
 		pureLaw("internal/install"),
 		pureLaw("internal/stoprecord"),
+		pureLaw("internal/stopmetrics").alsoReaching("internal/stoprecord"),
 		pureLaw("internal/stopcheck").alsoReaching("internal/stoprecord"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},
 		{packages: "config/crd", reason: "files that other programs embed cost nobody a package", mayNotReach: []string{"..."}},

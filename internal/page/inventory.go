@@ -47,7 +47,7 @@ func newListing(k torpor.Kind, obj client.Object) *listing {
 	l := &listing{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}}
 	for _, s := range k.DescribeSwitches(obj) {
 		s = s.WithoutHistory()
-		listed := &listedSwitch{Switch: s, key: s.Kind + "/" + s.Namespace + "/" + s.Name + "/" + s.Part, canFlip: k.CanFlip(s.Part), savings: readSleepSavings(obj)}
+		listed := &listedSwitch{Switch: s, key: s.Kind + "/" + s.Namespace + "/" + s.Name + "/" + s.Part, canFlip: k.CanFlip(s.Part) && !s.IsAsleepBySchedule(), savings: readSleepSavings(obj)}
 		listed.attention = listed.rankAttention()
 		l.switches = append(l.switches, listed)
 	}

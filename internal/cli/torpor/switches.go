@@ -26,6 +26,9 @@ type Switch struct{ stopRow }
 // IsStuck reports whether it waits for something that does not come by itself.
 func (s Switch) IsStuck() bool { return strings.HasPrefix(s.Next, stuckPrefix) || s.refusal != "" }
 
+// IsAsleepBySchedule reports whether a Slumber stops it, which no start ends: kubectl torpor skip does.
+func (s Switch) IsAsleepBySchedule() bool { return s.Stopped && s.slumber != "" }
+
 // WithoutHistory leaves out the earlier stops and the conditions, which are most of what a row keeps.
 func (s Switch) WithoutHistory() Switch { return Switch{s.withoutHistory()} }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
+	"github.com/torpor-dev/torpor/internal/stopmetrics"
 )
 
 const scrapeTimeout = 5 * time.Second
@@ -31,6 +32,7 @@ type Metrics struct {
 	decisions   *prometheus.CounterVec
 	durations   *prometheus.HistogramVec
 	trouble     *prometheus.Desc
+	stops       *stopmetrics.Gauges
 	wakeBy      *prometheus.Desc
 	operations  *prometheus.Desc
 	probes      *prometheus.Desc
@@ -46,6 +48,7 @@ type metricSources struct {
 // NewMetrics makes the metrics of this feature.
 func NewMetrics() *Metrics {
 	return &Metrics{
+		stops: stopmetrics.NewGauges(hivev1.ClusterDeploymentKind().Kind),
 		state: prometheus.NewDesc("torpor_cluster_power_state",
 			"1 for the power state that a ClusterDeployment is in.", []string{"namespace", "name", "power_state"}, nil),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -77,6 +80,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.state, m.trouble, m.wakeBy, m.operations, m.probes} {
 		ch <- d
 	}
+	m.stops.Describe(ch)
 	for _, c := range m.counted() {
 		c.Describe(ch)
 	}
@@ -103,6 +107,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		if cd.Status.PowerState != "" {
 			ch <- prometheus.MustNewConstMetric(m.state, prometheus.GaugeValue, 1, cd.Namespace, cd.Name, cd.Status.PowerState)
 		}
+		m.stops.CollectStop(ch, cd, "machines", cd.Status.Stops)
 		if check := cd.Status.HibernationCheck; check != nil && check.WakeBy != nil {
 			ch <- prometheus.MustNewConstMetric(m.wakeBy, prometheus.GaugeValue, float64(check.WakeBy.Unix()), cd.Namespace, cd.Name)
 		}

@@ -12,6 +12,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/stopmetrics"
 )
 
 const scrapeTimeout = 5 * time.Second
@@ -23,12 +24,14 @@ type Metrics struct {
 
 	revision, instances *prometheus.Desc
 	restarts            *prometheus.CounterVec
+	stops               *stopmetrics.Gauges
 }
 
 // NewMetrics makes the metrics of apps.
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{
+		stops:     stopmetrics.NewGauges(korifiv1alpha1.CFAppKind().Kind),
 		revision:  prometheus.NewDesc("torpor_app_revision", "Revision of an app that was acted on last.", labels, nil),
 		instances: prometheus.NewDesc("torpor_app_instances", "Instances of an app: desired, ready, ready_older for those that a deployment lets serve, or draining.", append(labels, "state"), nil),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -42,6 +45,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.revision
 	ch <- m.instances
 	m.restarts.Describe(ch)
+	m.stops.Describe(ch)
 }
 
 // Collect implements prometheus.Collector.
@@ -70,6 +74,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 
 func (m *Metrics) collectApp(ch chan<- prometheus.Metric, app *korifiv1alpha1.CFApp) {
 	ch <- prometheus.MustNewConstMetric(m.revision, prometheus.GaugeValue, float64(app.Status.ObservedRevision), app.Name, app.Namespace)
+	m.stops.CollectStop(ch, app, "app", app.Status.Stops)
 	counts := app.Status.Instances
 	if counts == nil {
 		counts = &korifiv1alpha1.InstanceCounts{}

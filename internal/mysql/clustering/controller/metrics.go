@@ -20,6 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
 	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	"github.com/torpor-dev/torpor/internal/stopmetrics"
 )
 
 const scrapeTimeout = 5 * time.Second
@@ -32,6 +33,7 @@ type Metrics struct {
 	clusteringStopped, reconciliationStopped, available, healthy, replicas, readyReplicas, errantReplicas, overdue *prometheus.Desc
 	checks, errors, switchovers, failovers                                                                         *prometheus.CounterVec
 	processing                                                                                                     *prometheus.HistogramVec
+	ongoing                                                                                                        *stopmetrics.Gauges
 	// state, lag and waiting are of the last look, which goes on while clustering is stopped.
 	state, lag, waiting *prometheus.GaugeVec
 }
@@ -46,6 +48,7 @@ type cacheReaders struct {
 func NewMetrics() *Metrics {
 	labels := []string{"name", "namespace"}
 	return &Metrics{
+		ongoing:               stopmetrics.NewGauges(mocov1beta2.MySQLClusterKind().Kind),
 		clusteringStopped:     prometheus.NewDesc("moco_cluster_clustering_stopped", "Indicates if clustering has stopped", labels, nil),
 		reconciliationStopped: prometheus.NewDesc("moco_cluster_reconciliation_stopped", "Indicates if reconciliation has stopped", labels, nil),
 		available:             prometheus.NewDesc("moco_cluster_available", "The cluster status about available condition", labels, nil),
@@ -98,6 +101,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	} {
 		ch <- d
 	}
+	m.ongoing.Describe(ch)
 	for _, c := range m.counters() {
 		c.Describe(ch)
 	}
@@ -142,7 +146,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1beta2.MySQLCluster, readyPods map[types.NamespacedName]int, now time.Time) {
-	overdue := stops.Read(cluster, now).OverdueDuration(now)
+	switches := stops.Read(cluster, now)
+	overdue := switches.OverdueDuration(now)
+	m.ongoing.CollectStop(ch, cluster, "clustering", switches.Clustering.Records)
+	m.ongoing.CollectStop(ch, cluster, "reconciliation", switches.Reconciliation.Records)
+	m.ongoing.CollectStop(ch, cluster, "instances", switches.Instances.Records)
 	// While clustering is stopped nobody vouches for the conditions. A cluster that looks well then must page nobody, and one
 	// that does not must.
 	looks := func(kind string, states ...clustering.ClusterState) bool {
