@@ -19,6 +19,8 @@ const (
 	folder = "../../../docs/tutorials"
 	// tutorialLimit is far above what the longest one takes.
 	tutorialLimit = 15 * time.Minute
+	// longestLog is how much of a log is shown.
+	longestLog = 4096
 )
 
 // tutorial is how a page is run.
@@ -90,6 +92,12 @@ func runTutorial(t *testing.T, page string, how tutorial, dir string) {
 	for i, c := range commands {
 		printed, ended := outputs[i]
 		if !ended {
+			// What runs in the background says there why it ended.
+			for _, name := range []string{"up.log", "pods.log", "manager.log"} {
+				if log, err := os.ReadFile(filepath.Join(dir, ".cache", name)); err == nil {
+					t.Logf("%s ends with:\n%s", name, log[max(0, len(log)-longestLog):])
+				}
+			}
 			t.Fatalf("line %d: expected %q to end with 0, found that it did not:\n%s", c.line, c.text, output.String())
 		}
 		if missing := findMissing(c.shows, printed); missing != "" {
