@@ -142,6 +142,8 @@ func targetLaws() []importLaw {
 func slumberLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/stopadapter").alsoReaching("internal/stoprecord"),
+		pureLaw("internal/foreignswitch").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stopadapter", "internal/stoppable", "internal/stoprecord"),
+		controllerLaw("internal/foreignswitch/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/foreignswitch", "internal/hibernation", "internal/stopadapter", "internal/stopadapter/controller", "internal/stoppable"),
 		controllerLaw("internal/stopadapter/controller").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stopadapter", "internal/stoppable"),
 		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/stoprecord"),
 		pureLaw("internal/slumber").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/stoppable", "internal/stoprecord"),

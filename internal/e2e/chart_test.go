@@ -44,7 +44,7 @@ func TestChart(t *testing.T) {
 	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}})
 	hibernation, mysql, cf := []string{"hibernation", "sync", "machinepools"}, []string{"clustering", "provisioning", "backup"}, []string{"restart", "spaces", "deployments", "routes", "tasks", "lrp"}
 	for features, controllers := range map[string][]string{
-		"hibernation": hibernation, "mysql": mysql, "cf": cf, "slumber": {"slumber"}, "workloads": {"workloads"}, "hibernation,mysql,cf,slumber,workloads": slices.Concat(hibernation, mysql, cf, []string{"slumber", "workloads"}),
+		"hibernation": hibernation, "mysql": mysql, "cf": cf, "slumber": {"slumber"}, "workloads": {"workloads", "adapters"}, "hibernation,mysql,cf,slumber,workloads": slices.Concat(hibernation, mysql, cf, []string{"slumber", "workloads", "adapters"}),
 	} {
 		t.Run(features, func(t *testing.T) {
 			out, err := exec.CommandContext(t.Context(), helm, "template", "torpor", chart, "--kube-version", "1.36.0", "--namespace", "elsewhere", "--set", "features={"+features+"}", "--set", "networkPolicyEgress=true", "--set", "page.enabled=true", "--set", "page.tlsSecret=torpor-page-tls").Output()
@@ -101,7 +101,7 @@ func TestChart(t *testing.T) {
 					t.Errorf("expected %s to be enabled, found it is not", name)
 				}
 			}
-			for _, common := range []string{"torpor-manager", "torpor-metrics-reader", "torpor-admission", "torpor-switch-viewer", "torpor-switch-operator"} {
+			for _, common := range []string{"torpor-manager", "torpor-metrics-reader", "torpor-admission", "torpor-stopadapters", "torpor-switch-viewer", "torpor-switch-operator"} {
 				delete(roles, common)
 			}
 			if len(roles) != 0 {

@@ -73,7 +73,7 @@ func TestHibernationAlone(t *testing.T) {
 	cluster, metrics := w.createCluster(t, "alone", time.Hour), testenv.FreeAddress(t)
 	m := w.startManager(t, "--metrics-insecure", "--metrics-address", metrics, "--leader-elect", "--namespace", namespace)
 	expectGateStates(t, metrics, map[string]string{
-		"hibernation": "Running", "sync": "Running", "machinepools": "Running", "slumber": "Forbidden", "workloads": "Forbidden", "clustering": "Forbidden", "provisioning": "Forbidden", "backup": "Forbidden", "restart": "Forbidden",
+		"hibernation": "Running", "sync": "Running", "machinepools": "Running", "slumber": "Forbidden", "workloads": "Forbidden", "adapters": "Forbidden", "clustering": "Forbidden", "provisioning": "Forbidden", "backup": "Forbidden", "restart": "Forbidden",
 		"spaces": "Forbidden", "deployments": "Forbidden", "routes": "Forbidden", "tasks": "Forbidden", "lrp": "Forbidden",
 	})
 	cluster.reachPowerState(t, hivev1.PowerStateHibernating)
@@ -87,8 +87,8 @@ func TestHibernationAlone(t *testing.T) {
 			t.Logf("refused: %s", line)
 		}
 	}
-	if waits != 11 || refused != 0 {
-		t.Errorf("expected one line for each of 11 groups without rights and none of a refusal, found %d and %d", waits, refused)
+	if waits != 12 || refused != 0 {
+		t.Errorf("expected one line for each of 12 groups without rights and none of a refusal, found %d and %d", waits, refused)
 	}
 	expectJSONLines(t, m)
 	w.hub.ApplyFeatureRoles(t, namespace, "mysql")

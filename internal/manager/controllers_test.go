@@ -10,7 +10,7 @@ import (
 )
 
 func TestSelectControllers(t *testing.T) {
-	all := "hibernation,sync,machinepools,slumber,workloads,clustering,provisioning,backup,restart,spaces,deployments,routes,tasks,lrp"
+	all := "hibernation,sync,machinepools,slumber,workloads,adapters,clustering,provisioning,backup,restart,spaces,deployments,routes,tasks,lrp"
 	for list, want := range map[string]string{
 		"":                         all,
 		"*":                        all,
@@ -18,7 +18,7 @@ func TestSelectControllers(t *testing.T) {
 		"-lrp,*":                   strings.TrimSuffix(all, ",lrp"),
 		"backup,hibernation":       "hibernation,backup",
 		"-hibernation":             `error: --controllers: expected at least one of`,
-		"*,hibernate":              `error: --controllers: expected *, NAME or -NAME of hibernation, sync, machinepools, slumber, workloads, clustering, provisioning, backup, restart, spaces, deployments, routes, tasks, lrp, found "hibernate"`,
+		"*,hibernate":              `error: --controllers: expected *, NAME or -NAME of hibernation, sync, machinepools, slumber, workloads, adapters, clustering, provisioning, backup, restart, spaces, deployments, routes, tasks, lrp, found "hibernate"`,
 		"hibernation,-hibernation": `error: --controllers: expected hibernation once`,
 	} {
 		t.Run(list, func(t *testing.T) {

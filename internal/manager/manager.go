@@ -58,6 +58,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/openstack"
 	cloudrest "github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
+	foreignswitch "github.com/torpor-dev/torpor/internal/foreignswitch/controller"
 	hibernation "github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	machinepool "github.com/torpor-dev/torpor/internal/machinepool/controller"
@@ -154,6 +155,8 @@ type Options struct {
 	publisher cfroute.Publisher
 	// podCache has the Pods of apps, for several features.
 	podCache *podcache.Cache
+	// outer is the manager itself, which runs the controllers of StopAdapters.
+	outer manager.Manager
 	// registries are ImageRegistries, parsed.
 	registries imageregistry.Policy
 }
@@ -233,6 +236,7 @@ func listFeatures(o Options) []feature {
 		{"machinepools", kinds(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
 		{"slumber", kinds(torporv1alpha1.SlumberKind()).with(slumber.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
 		{"workloads", workloadKinds(), nil, switchWorkloads(now, members)},
+		{"adapters", kinds(torporv1alpha1.StopAdapterKind()), nil, foreignswitch.Controller{Clock: now, Manager: o.outer, Observer: members, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
 		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
@@ -353,6 +357,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	if err := o.parse(mgr.GetAPIReader()); err != nil {
 		return err
 	}
+	o.outer = mgr
 	if o.podCache, err = podcache.New(mgr, o.WatchNamespaces); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func CFDeploymentKind() schema.GroupVersionKind {
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion(), &CFDeployment{}, &CFDeploymentList{}, &Slumber{}, &SlumberList{})
+	s.AddKnownTypes(GroupVersion(), &CFDeployment{}, &CFDeploymentList{}, &Slumber{}, &SlumberList{}, &StopAdapter{}, &StopAdapterList{})
 	metav1.AddToGroupVersion(s, GroupVersion())
 	return nil
 }

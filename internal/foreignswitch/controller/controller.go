@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package controller runs a controller for the kind of each StopAdapter while that kind is served and Torpor has the rights to it, and says
+// in the StopAdapter whether it does.
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/conditional"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/foreignswitch"
+	"github.com/torpor-dev/torpor/internal/reconcile"
+	stopadapter "github.com/torpor-dev/torpor/internal/stopadapter/controller"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+)
+
+const (
+	// Name of the controller and its events.
+	Name = "torpor-stopadapters"
+	// rightsInterval is how often rights that were there are asked for again.
+	rightsInterval = time.Minute
+	// lookInterval is how often an adapter that does not run is looked at, and settledInterval one that does.
+	lookInterval, settledInterval = 5 * time.Second, time.Minute
+)
+
+// Controller reconciles StopAdapters.
+type Controller struct {
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Manager runs the controllers of the kinds.
+	Manager manager.Manager
+	// Observer is told which kinds can be stopped.
+	Observer stopadapter.Observer
+	// WatchNamespaces are the only ones in which rights are needed; none means all.
+	WatchNamespaces []string
+
+	groups *adapterGroups
+}
+
+// +kubebuilder:rbac:groups=torpor.dev,resources=stopadapters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=torpor.dev,resources=stopadapters/status,verbs=get;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// SetupWithManager adds the controller.
+func (c Controller) SetupWithManager(mgr manager.Manager) error {
+	c.groups = &adapterGroups{}
+	workers := reconcile.WorkerOptions{Count: 2, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
+	err := builder.ControllerManagedBy(mgr).
+		Named(Name).
+		For(&torporv1alpha1.StopAdapter{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(workers.Options()).
+		Complete(&reconcile.Pass[*torporv1alpha1.StopAdapter, *observation, adapterPlan]{
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			New:        func() *torporv1alpha1.StopAdapter { return &torporv1alpha1.StopAdapter{} },
+			Forget:     func(name types.NamespacedName) { c.groups.remove(context.Background(), name.Name) },
+			Observe:    observe,
+			Decide:     func(seen *observation) adapterPlan { return adapterPlan{Runs: seen.problem == nil} },
+			Act:        c.act,
+			Report:     c.report,
+			Conditions: func(a *torporv1alpha1.StopAdapter) *[]metav1.Condition { return &a.Status.Conditions },
+		})
+	if err == nil {
+		err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			<-ctx.Done()
+			c.groups.removeAll()
+			return nil
+		}))
+	}
+	if err != nil {
+		return fmt.Errorf("set up %s: %w", Name, err)
+	}
+	return nil
+}
+
+// observation is a StopAdapter, and the kind that it is about or what is wrong with it.
+type observation struct {
+	adapter *torporv1alpha1.StopAdapter
+	kind    stoppable.Kind
+	problem error
+}
+
+// adapterPlan is whether a controller runs for the kind.
+type adapterPlan struct{ Runs bool }
+
+func observe(_ context.Context, a *torporv1alpha1.StopAdapter) (*observation, error) {
+	seen := &observation{adapter: a}
+	seen.kind, seen.problem = foreignswitch.NewKind(a)
+	return seen, nil
+}
+
+func (c Controller) act(ctx context.Context, seen *observation, plan adapterPlan) error {
+	a := seen.adapter
+	if !plan.Runs || !c.groups.isOf(a) {
+		c.groups.remove(ctx, a.Name)
+	}
+	if !plan.Runs || c.groups.isOf(a) {
+		return nil
+	}
+	setup := stopadapter.Controller{Clock: c.Clock, Kind: seen.kind, Observer: c.Observer}.SetupWithManager
+	when := conditional.All(conditional.Served(seen.kind.GVK), conditional.Allowed(rightsInterval, c.listRights(a)...))
+	group, err := conditional.Setup(c.Manager, when, setup, conditional.Name("stopadapter/"+a.Name))
+	if err != nil {
+		return fmt.Errorf("run the controller of %s: %w", a.Name, err)
+	}
+	c.groups.add(a, group)
+	return nil
+}
+
+func (c Controller) listRights(a *torporv1alpha1.StopAdapter) (rights []authorizationv1.ResourceAttributes) {
+	namespaces := c.WatchNamespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		for _, verb := range []string{"get", "list", "watch", "patch"} {
+			rights = append(rights, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: a.Spec.Target.Group, Resource: a.Spec.Target.Resource})
+		}
+	}
+	return rights
+}
+
+func (c Controller) report(a *torporv1alpha1.StopAdapter, seen *observation, _ adapterPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
+	a.Status.ObservedGeneration = a.Generation
+	ready := describeGroup(a, c.groups.status(a.Name))
+	switch {
+	case seen.problem != nil:
+		ready = decision.False(torporv1alpha1.StopAdapterInvalidReason, seen.problem.Error())
+	case refused != nil:
+		ready = decision.False(torporv1alpha1.StopAdapterFailedReason, refused.Error())
+	}
+	reconcile.SetConditions(&a.Status.Conditions, map[string]decision.Condition{torporv1alpha1.StopAdapterReadyCondition: ready}, a.Generation, c.Clock)
+	out := reconcile.FollowUp{Rule: ready.Reason, RequeueAfter: lookInterval}
+	if ready.Status == metav1.ConditionTrue || seen.problem != nil {
+		out.RequeueAfter = settledInterval
+	}
+	return out
+}
+
+// describeGroup says whether the controller of a kind runs, and what it waits for.
+func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) decision.Condition {
+	target := a.Spec.Target
+	switch {
+	case is.Phase == conditional.Running:
+		return decision.True(torporv1alpha1.StopAdapterRunningReason, "Objects of kind "+target.Kind+" are stopped and started")
+	case is.Condition.Reason == conditional.ForbiddenReason:
+		return decision.False(torporv1alpha1.StopAdapterForbiddenReason, fmt.Sprintf(
+			"Expected the right to get, list, watch and patch %s.%s, found that some are missing; make a ClusterRole with them and the label torpor.dev/aggregate-to-stopadapters", target.Resource, target.Group))
+	case is.Error != "":
+		return decision.False(torporv1alpha1.StopAdapterFailedReason, "Expected to watch "+target.Kind+", found: "+is.Error)
+	default:
+		return decision.False(torporv1alpha1.StopAdapterDormantReason, fmt.Sprintf("The API server does not serve %s/%s %s, or that is not known yet", target.Group, target.Version, target.Kind))
+	}
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/foreignswitch"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+var suite testenv.Suite
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(suite.Run(m))
+}
+
+const examples = "../../../examples/stopadapters"
+
+// foreignObject is an object of a kind that has an example, and statuses of it.
+type foreignObject struct {
+	file, object string
+	// stopping is neither asleep nor awake; empty where a stop is reached at once.
+	stopping, asleep, awake string
+}
+
+func condition(kind, status, reason string) string {
+	return `{"conditions": [{"type": "` + kind + `", "status": "` + status + `", "reason": "` + reason + `"}]}`
+}
+
+func listForeignObjects() []foreignObject {
+	return []foreignObject{
+		{"flux-kustomization", `{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, spec: {interval: 10m, prune: true, path: ./}}`, "", `{}`, `{"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "True"}]}`},
+		{"flux-helmrelease", `{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, spec: {interval: 10m, suspend: false}}`, "", `{}`, `{"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "True"}]}`},
+		{"argocd-application", `{apiVersion: argoproj.io/v1alpha1, kind: Application, spec: {project: default, syncPolicy: {automated: {prune: true, selfHeal: true}, retry: {limit: 5}}}}`, `{"operationState": {"phase": "Running"}}`, `{"operationState": {"phase": "Succeeded"}}`, `{"sync": {"status": "Synced"}}`},
+		{"cnpg-cluster", `{apiVersion: postgresql.cnpg.io/v1, kind: Cluster, spec: {instances: 3}}`, `{"readyInstances": 2}`, condition("cnpg.io/hibernation", "True", "Hibernated"), `{"readyInstances": 3}`},
+		{"strimzi-kafka", `{apiVersion: kafka.strimzi.io/v1, kind: Kafka, metadata: {annotations: {strimzi.io/node-pools: enabled}}, spec: {kafka: {version: 4.1.0}}}`, condition("Ready", "True", ""), condition("ReconciliationPaused", "True", ""), condition("Ready", "True", "")},
+		{"keda-scaledobject", `{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {annotations: {autoscaling.keda.sh/paused: "false"}}, spec: {scaleTargetRef: {name: shop}, minReplicaCount: 0}}`, condition("Paused", "False", ""), condition("Paused", "True", ""), condition("Ready", "True", "")},
+		{"crossplane-bucket", `{apiVersion: s3.aws.m.upbound.io/v1beta1, kind: Bucket, spec: {forProvider: {region: eu-central-1}}}`, condition("Synced", "True", "ReconcileSuccess"), condition("Synced", "False", "ReconcilePaused"), condition("Synced", "True", "ReconcileSuccess")},
+		{"capi-cluster", `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, spec: {controlPlaneEndpoint: {host: 10.0.0.1}}}`, condition("Paused", "False", "NotPaused"), condition("Paused", "True", "Paused"), condition("Paused", "False", "NotPaused")},
+	}
+}
+
+// readExample returns the StopAdapter and the ClusterRole of an example.
+func readExample(t *testing.T, name string) (*torporv1alpha1.StopAdapter, *rbacv1.ClusterRole) {
+	t.Helper()
+	file, err := os.Open(filepath.Join(examples, name+".yaml"))
+	testenv.ExpectNoError(t, err)
+	defer func() { _ = file.Close() }()
+	adapter, role, in := &torporv1alpha1.StopAdapter{}, &rbacv1.ClusterRole{}, yaml.NewYAMLOrJSONDecoder(file, 4096)
+	testenv.ExpectNoError(t, errors.Join(in.Decode(adapter), in.Decode(role)))
+	return adapter, role
+}
+
+// TestEveryExampleStopsAndRestores has each adapter of the examples stop an object of its kind: dormant without the kind, forbidden without the
+// rights; then the state, and an object that is what it was.
+func TestEveryExampleStopsAndRestores(t *testing.T) {
+	env := testenv.Start(t)
+	namespace := env.CreateNamespace(t)
+	limited := *env
+	limited.Config = env.ImpersonateUser(env.ApplyManagerRoles(t, "default", "workloads"))
+	stop := testenv.StartManager(t, &limited, func(mgr manager.Manager) error {
+		return Controller{Clock: clock.RealClock{}, Manager: mgr}.SetupWithManager(mgr)
+	})
+	defer stop()
+	files, err := filepath.Glob(examples + "/*.yaml")
+	if objects := listForeignObjects(); err != nil || len(files) != len(objects) {
+		t.Fatalf("expected an object for each of %v, found %d (%v)", files, len(objects), err)
+	}
+	adapters := map[string]*torporv1alpha1.StopAdapter{}
+	for _, o := range listForeignObjects() {
+		adapters[o.file], _ = readExample(t, o.file)
+		env.ExpectCreated(t, adapters[o.file])
+	}
+	waitFor := func(a *torporv1alpha1.StopAdapter, reason string) {
+		t.Helper()
+		env.WaitFor(t, a.Name+" is "+reason, a, func() error {
+			c := meta.FindStatusCondition(a.Status.Conditions, torporv1alpha1.StopAdapterReadyCondition)
+			return testenv.ErrorIf(c == nil || c.Reason != reason, "found %+v", c)
+		})
+	}
+	for _, a := range adapters {
+		waitFor(a, torporv1alpha1.StopAdapterDormantReason)
+	}
+	env.InstallCRDs(t, "testdata/crds.yaml")
+	var granted rbacv1.ClusterRole // What kube-controller-manager does with the labels of the examples' roles.
+	testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapters"}, &granted))
+	for _, o := range listForeignObjects() {
+		waitFor(adapters[o.file], torporv1alpha1.StopAdapterForbiddenReason)
+		_, role := readExample(t, o.file)
+		if role.Labels["torpor.dev/aggregate-to-stopadapters"] != "true" {
+			t.Errorf("%s: expected the label by which the role is aggregated, found %v", o.file, role.Labels)
+		}
+		granted.Rules = append(granted.Rules, role.Rules...)
+	}
+	testenv.ExpectNoError(t, env.Client.Update(t.Context(), &granted))
+	for _, o := range listForeignObjects() {
+		waitFor(adapters[o.file], torporv1alpha1.StopAdapterRunningReason)
+		t.Run(o.file, func(t *testing.T) { stopAndRestore(t, env, namespace, adapters[o.file], o) })
+	}
+	t.Log("One that makes no sense says so, and one that goes ends.")
+	a := adapters["capi-cluster"]
+	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), a, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"state": {"asleep": "object."}}}`))))
+	waitFor(a, torporv1alpha1.StopAdapterInvalidReason)
+}
+
+func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, adapter *torporv1alpha1.StopAdapter, o foreignObject) {
+	kind, err := foreignswitch.NewKind(adapter)
+	testenv.ExpectNoError(t, err)
+	u := &unstructured.Unstructured{}
+	if err := yaml.NewYAMLOrJSONDecoder(strings.NewReader(o.object), 4096).Decode(u); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	u.SetNamespace(namespace)
+	u.SetName("x")
+	env.ExpectCreated(t, u)
+	before := u.DeepCopy()
+	patch := func(data string) {
+		t.Helper()
+		testenv.ExpectNoError(t, env.Client.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(data))))
+	}
+	report := func(status, want string) {
+		t.Helper()
+		data := client.RawPatch(types.MergePatchType, []byte(`{"status": null}`))
+		set := client.RawPatch(types.MergePatchType, []byte(`{"status": `+strings.ReplaceAll(status, `"observedGeneration": 3`, `"observedGeneration": `+generationOf(u))+`}`))
+		if o.file == "argocd-application" {
+			testenv.ExpectNoError(t, errors.Join(env.Client.Patch(t.Context(), u, data), env.Client.Patch(t.Context(), u, set)))
+		} else {
+			testenv.ExpectNoError(t, errors.Join(env.Client.Status().Patch(t.Context(), u, data), env.Client.Status().Patch(t.Context(), u, set)))
+		}
+		state := kind.ReadState(u, time.Now())
+		if found := map[bool]string{true: "asleep"}[state.IsAsleep] + map[bool]string{true: "awake"}[state.IsAwake]; found != want || !state.IsStoppable {
+			t.Errorf("%s: expected %q, found %q: %+v", status, want, found, state)
+		}
+	}
+	patch(`{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`)
+	env.WaitFor(t, "it is stopped", u, func() error {
+		return testenv.ErrorIf(!stopadapter.ReadSwitch(u).IsKept(u), "found %v", u.Object)
+	})
+	if o.stopping != "" {
+		report(o.stopping, "")
+	}
+	report(o.asleep, "asleep")
+	patch(`{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
+	env.WaitFor(t, "it is restored", u, func() error {
+		return testenv.ErrorIf(len(stopadapter.ReadSwitch(u).Saved) > 0, "found %v", u.Object)
+	})
+	report(o.awake, "awake")
+	annotations := u.GetAnnotations()
+	delete(annotations, torporv1alpha1.StopsAnnotation) // The record stays.
+	if diff := cmp.Diff(before.GetAnnotations(), annotations); diff != "" && len(before.GetAnnotations())+len(annotations) > 0 {
+		t.Errorf("annotations (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(before.Object["spec"], u.Object["spec"]); diff != "" {
+		t.Errorf("spec (-before +after):\n%s", diff)
+	}
+}
+
+func generationOf(u *unstructured.Unstructured) string {
+	data, _ := u.MarshalJSON()
+	_, after, _ := strings.Cut(string(data), `"generation":`)
+	number, _, _ := strings.Cut(after, ",")
+	return number
+}

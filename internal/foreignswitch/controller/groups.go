@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/conditional"
+)
+
+// removeTimeout bounds the wait for a controller that ends.
+const removeTimeout = 10 * time.Second
+
+// adapterGroups are the controllers of kinds, by the name of their StopAdapter.
+type adapterGroups struct {
+	mu  sync.Mutex
+	all map[string]adapterGroup
+}
+
+// adapterGroup is a controller, and which generation of which adapter it is of.
+type adapterGroup struct {
+	*conditional.Group
+	uid        string
+	generation int64
+}
+
+func (g *adapterGroups) add(a *torporv1alpha1.StopAdapter, group *conditional.Group) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.all == nil {
+		g.all = map[string]adapterGroup{}
+	}
+	g.all[a.Name] = adapterGroup{group, string(a.UID), a.Generation}
+}
+
+// isOf reports whether the controller is there that an adapter asks for.
+func (g *adapterGroups) isOf(a *torporv1alpha1.StopAdapter) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	is, isThere := g.all[a.Name]
+	return isThere && is.uid == string(a.UID) && is.generation == a.Generation
+}
+
+func (g *adapterGroups) status(name string) conditional.GroupStatus {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if is, isThere := g.all[name]; isThere {
+		return is.Status()
+	}
+	return conditional.GroupStatus{}
+}
+
+// remove ends a controller. One that takes too long ends later.
+func (g *adapterGroups) remove(ctx context.Context, name string) {
+	g.mu.Lock()
+	is, isThere := g.all[name]
+	delete(g.all, name)
+	g.mu.Unlock()
+	if !isThere {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+	defer cancel()
+	_ = is.Remove(ctx) // It goes on to end.
+}
+
+func (g *adapterGroups) removeAll() {
+	g.mu.Lock()
+	var names []string
+	for name := range g.all {
+		names = append(names, name)
+	}
+	g.mu.Unlock()
+	for _, name := range names {
+		g.remove(context.Background(), name)
+	}
+}

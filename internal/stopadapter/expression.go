@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package stopadapter
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+)
+
+const (
+	// maxCost bounds what an expression may cost of one object, in the units of CEL: some ten thousand steps take milliseconds.
+	maxCost = 50_000
+	// objectVariable is the whole object.
+	objectVariable = "object"
+)
+
+// Expression is a question to an object, in CEL.
+type Expression struct {
+	text    string
+	program cel.Program
+}
+
+// CompileExpression reads a question whose answer is true or false; an empty one is always true.
+func CompileExpression(text string) (Expression, error) {
+	if text == "" {
+		return Expression{}, nil
+	}
+	environment, err := cel.NewEnv(cel.Variable(objectVariable, cel.DynType), cel.OptionalTypes())
+	if err != nil {
+		return Expression{}, fmt.Errorf("set up CEL: %w", err)
+	}
+	checked, issues := environment.Compile(text)
+	if issues.Err() != nil {
+		return Expression{}, fmt.Errorf("expected CEL about object, found: %w", issues.Err())
+	}
+	if kind := checked.OutputType(); kind != cel.BoolType && kind != cel.DynType {
+		return Expression{}, fmt.Errorf("expected true or false, found an expression of type %s", kind)
+	}
+	program, err := environment.Program(checked, cel.CostLimit(maxCost), cel.InterruptCheckFrequency(100))
+	if err != nil {
+		return Expression{}, fmt.Errorf("compile CEL: %w", err)
+	}
+	return Expression{text, program}, nil
+}
+
+// Ask evaluates the question about an object. One that costs too much, or has no answer, is an error.
+func (e Expression) Ask(object map[string]any) (bool, error) {
+	if e.program == nil {
+		return true, nil
+	}
+	answer, _, err := e.program.Eval(map[string]any{objectVariable: object})
+	if err != nil {
+		return false, fmt.Errorf("%.60q: %w", e.text, err)
+	}
+	is, isBool := answer.Value().(bool)
+	if !isBool {
+		return false, fmt.Errorf("%.60q: expected true or false, found %v", e.text, answer.Type())
+	}
+	return is, nil
+}
