@@ -7,6 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// StopAdapterRoleLabel of a ClusterRole, with the value "true", gives Torpor what the role grants: the rights to the kinds of StopAdapters.
+const StopAdapterRoleLabel = "torpor.dev/aggregate-to-stopadapters"
+
 // StopAdapterKind is the kind of a StopAdapter.
 func StopAdapterKind() schema.GroupVersionKind { return GroupVersion().WithKind("StopAdapter") }
 

@@ -109,7 +109,7 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 	for _, o := range listForeignObjects() {
 		waitFor(adapters[o.file], torporv1alpha1.StopAdapterForbiddenReason)
 		_, role := readExample(t, o.file)
-		if role.Labels["torpor.dev/aggregate-to-stopadapters"] != "true" {
+		if role.Labels[torporv1alpha1.StopAdapterRoleLabel] != "true" {
 			t.Errorf("%s: expected the label by which the role is aggregated, found %v", o.file, role.Labels)
 		}
 		granted.Rules = append(granted.Rules, role.Rules...)
