@@ -32,6 +32,8 @@ type Actuator interface {
 type Target struct {
 	// InfraID is what the machines are found by: what they are tagged or named with, or the group that they are in.
 	InfraID string
+	// Namespace is that of the cluster on the hub.
+	Namespace string
 	// Region of the machines; empty where the cloud answers for all regions at once.
 	Region string
 	// Cloud is which of the platform's clouds the account is in, such as AzureChinaCloud or the address of an engine; empty where there is

@@ -16,6 +16,8 @@ func addEgressFlags(f *pflag.FlagSet, o *manager.Options) {
 		"whoever may write one can then stop and start all its machines; without it such URIs are refused")
 	f.StringSliceVar(&o.AWSAssumeRoles, "aws-assume-roles", nil, "IAM roles that the manager takes with its own identity for clusters that name them, "+
 		"as NAMESPACE=ARN; the namespace may be *, and the ARN a pattern such as arn:aws:iam::123456789012:role/torpor-*")
+	f.StringSliceVar(&o.AzureWorkloadIdentities, "azure-workload-identities", nil, "service principals of Azure as which the manager logs in with the token of its own ServiceAccount, "+
+		"for clusters whose Secrets name them without a secret, as NAMESPACE=TENANT_ID/CLIENT_ID; the namespace may be *")
 	f.StringSliceVar(&o.ContainerEngineSockets, "container-engine-sockets", nil, "sockets of container engines on the manager's own machine that clusters of a namespace may name, "+
 		"as NAMESPACE=PATH such as fleet=/var/run/docker.sock: who writes ClusterDeployments there stops any container of the engine")
 	f.StringSliceVar(&o.ImageRegistries, "image-registries", []string{"*"}, "registries that are asked for the digest and the EXPOSE of an app's image: * for all with a public address, "+

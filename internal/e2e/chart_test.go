@@ -138,7 +138,7 @@ func TestChartPassesEveryFlag(t *testing.T) {
 	}
 	values := map[string]string{
 		"route-gateway": "routes/gateway", "route-ingress-class": "nginx",
-		"allow-endpoints": "s3.example.com,10.0.0.0/8", "aws-assume-roles": "team-a=arn:aws:iam::123456789012:role/torpor", "container-engine-sockets": "fleet=/var/run/docker.sock", "rollouts-at-once": "4", "mysql-failover-silent-after": "2s", "mysql-failover-unseen-after": "1m",
+		"allow-endpoints": "s3.example.com,10.0.0.0/8", "aws-assume-roles": "team-a=arn:aws:iam::123456789012:role/torpor", "azure-workload-identities": "team-a=00000000-0000-0000-0000-000000000001/00000000-0000-0000-0000-000000000002", "container-engine-sockets": "fleet=/var/run/docker.sock", "rollouts-at-once": "4", "mysql-failover-silent-after": "2s", "mysql-failover-unseen-after": "1m",
 		"instance-stop-delay": "5s", "image-registries": "*,http://10.0.0.9", "metrics-address": ":9090", "pprof-address": "127.0.0.1:6060", "take-over": "hibernation", "webhook-cert-dir": "/certs",
 	}
 	var set, want []string

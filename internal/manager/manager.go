@@ -117,6 +117,8 @@ type Options struct {
 	LibvirtSocket string
 	// AWSAssumeRoles are the IAM roles that ClusterDeployments may name, as NAMESPACE=ARN; none allows none.
 	AWSAssumeRoles []string
+	// AzureWorkloadIdentities are the service principals as which the manager may log in by itself, as NAMESPACE=TENANT_ID/CLIENT_ID.
+	AzureWorkloadIdentities []string
 	// ContainerEngineSockets are the engines of the manager's own machine that ClusterDeployments may name, as NAMESPACE=PATH; none allows none.
 	ContainerEngineSockets []string
 	// AllowInsecureTargetClusters takes kubeconfigs with plain http, unverified certificates, a proxy or impersonation.
@@ -151,6 +153,8 @@ type Options struct {
 	endpoints      egress.Endpoints
 	assumableRoles []aws.AssumableRole
 	engineSockets  []containers.Socket
+	// workloadIdentities are AzureWorkloadIdentities, parsed.
+	workloadIdentities []azure.WorkloadIdentity
 	// publisher is RouteGateway and RouteIngressClass, parsed.
 	publisher cfroute.Publisher
 	// podCache has the Pods of apps, for several features.
@@ -398,6 +402,9 @@ func (o *Options) parse(reader client.Reader) (err error) {
 	if o.assumableRoles, err = aws.ParseAssumableRoles(o.AWSAssumeRoles); err != nil {
 		return fmt.Errorf("--aws-assume-roles: %w", err)
 	}
+	if o.workloadIdentities, err = azure.ParseWorkloadIdentities(o.AzureWorkloadIdentities); err != nil {
+		return fmt.Errorf("--azure-workload-identities: %w", err)
+	}
 	if o.engineSockets, err = containers.ParseSockets(o.ContainerEngineSockets); err != nil {
 		return fmt.Errorf("--container-engine-sockets: %w", err)
 	}
@@ -433,7 +440,7 @@ func setupAll(setups ...conditional.SetupFunc) conditional.SetupFunc {
 func listPlatforms(o Options) []actuator.Describer {
 	return []actuator.Describer{
 		aws.New(aws.Options{Endpoint: o.AWSEndpoint, Endpoints: o.endpoints, AssumableRoles: o.assumableRoles}),
-		azure.New(azure.Options{Endpoints: o.endpoints}),
+		azure.New(azure.Options{Endpoints: o.endpoints, WorkloadIdentities: o.workloadIdentities}),
 		baremetal.New(baremetal.Options{Endpoints: o.endpoints}),
 		containers.New(containers.Options{Endpoints: o.endpoints, Sockets: o.engineSockets}),
 		gcp.New(cloudrest.CloudOptions{Endpoints: o.endpoints}),

@@ -29,6 +29,10 @@ type Options struct {
 	HTTPClient policy.Transporter
 	// Endpoints are the servers whose addresses may be dialled although they are link-local.
 	Endpoints egress.Endpoints
+	// WorkloadIdentities are the service principals as which the manager may log in by itself.
+	WorkloadIdentities []WorkloadIdentity
+	// TokenFile has the token of the manager's own ServiceAccount; empty means the file that AZURE_FEDERATED_TOKEN_FILE names.
+	TokenFile string
 	// CallTimeout bounds one API call with all its attempts; 0 means 15 s.
 	CallTimeout time.Duration
 	// Attempts is how often a call is tried while the cloud throttles or does not answer; 0 means 4.
@@ -61,7 +65,7 @@ func (*Actuator) Platform() string { return "azure" }
 // Describe implements actuator.Describer.
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
-		FoundBy: "the resource group", Stopped: "deallocated", Credentials: "a service principal with a secret or a certificate",
+		FoundBy: "the resource group", Stopped: "deallocated", Credentials: "a service principal with a secret, a certificate or a workload identity",
 		Calls: "one listing for a subscription, one order for each machine",
 	}
 }

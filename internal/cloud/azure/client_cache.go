@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -121,7 +122,7 @@ type accountClient struct {
 
 // clientFor returns the client for the target's service principal and subscription; a changed Secret gets another one.
 func (a *Actuator) clientFor(t actuator.Target) (*accountClient, error) {
-	p, err := readCredentials(t.Credentials)
+	p, err := readCredentials(t.Credentials, func(p servicePrincipal) bool { return a.mayUseWorkloadIdentity(t.Namespace, p) })
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (a *Actuator) clientFor(t actuator.Target) (*accountClient, error) {
 		return nil, err
 	}
 	// The cache is indexed by a hash, so that no key of a map is a secret.
-	fingerprint := strings.Join([]string{where.hosts[0], p.SubscriptionID, p.TenantID, p.ClientID, p.ClientSecret, string(p.pem)}, "\x00")
+	fingerprint := strings.Join([]string{where.hosts[0], p.SubscriptionID, p.TenantID, p.ClientID, p.ClientSecret, string(p.pem), strconv.FormatBool(p.isFederated)}, "\x00")
 	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) { return a.newClient(p, where) })
 }
 
@@ -171,7 +172,11 @@ func (a *Actuator) newClient(p servicePrincipal, where azureCloud) (*accountClie
 	if a.options.Attempts == 1 {
 		options.Retry.MaxRetries = -1 // Zero would mean the SDK's own number.
 	}
-	login, err := newLogin(p, options)
+	login, err := a.newLogin(p, options)
+	if err != nil && p.isFederated {
+		return nil, otherErrorf("the manager has no token of a workload identity: expected AZURE_FEDERATED_TOKEN_FILE to name its file, as Azure's webhook for workload identities " +
+			"sets it for the manager's ServiceAccount; see docs/clouds/azure.md")
+	}
 	if err != nil {
 		return nil, invalidCredentialsf("tenantId and clientId of %s in the credentials Secret cannot be used to log in: correct them", servicePrincipalKey)
 	}
@@ -192,8 +197,13 @@ func (a *Actuator) newClient(p servicePrincipal, where azureCloud) (*accountClie
 }
 
 // newLogin returns what fetches tokens when they are needed, and again before they expire.
-func newLogin(p servicePrincipal, options policy.ClientOptions) (azcore.TokenCredential, error) {
+func (a *Actuator) newLogin(p servicePrincipal, options policy.ClientOptions) (azcore.TokenCredential, error) {
 	// The hosts are fixed, so that nobody has to be asked whether they are Azure's.
+	if p.isFederated {
+		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+			ClientOptions: options, TenantID: p.TenantID, ClientID: p.ClientID, TokenFilePath: a.options.TokenFile, DisableInstanceDiscovery: true,
+		})
+	}
 	if p.privateKey != nil {
 		return azidentity.NewClientCertificateCredential(p.TenantID, p.ClientID, p.certificates, p.privateKey,
 			&azidentity.ClientCertificateCredentialOptions{ClientOptions: options, DisableInstanceDiscovery: true})

@@ -30,13 +30,16 @@ type servicePrincipal struct {
 	// CertificateFile would be read from the manager's own files.
 	CertificateFile string `json:"clientCertificate"`
 
+	// isFederated says that the manager logs in with the token of its own ServiceAccount.
+	isFederated  bool
 	pem          []byte
 	certificates []*x509.Certificate
 	privateKey   crypto.PrivateKey
 }
 
-// readCredentials reads the Secret. No error holds a part of its values.
-func readCredentials(secret map[string][]byte) (servicePrincipal, error) {
+// readCredentials reads the Secret; mayFederate tells whether the manager's own token may be used where it has no other proof. No error holds
+// a part of its values.
+func readCredentials(secret map[string][]byte, mayFederate func(servicePrincipal) bool) (servicePrincipal, error) {
 	content, ok := secret[servicePrincipalKey]
 	if !ok {
 		return servicePrincipal{}, &actuator.Error{
@@ -59,19 +62,23 @@ func readCredentials(secret map[string][]byte) (servicePrincipal, error) {
 			}
 		}
 		// They become parts of addresses.
-		if len(*field.value) > maxIDBytes || strings.Trim(strings.ToLower(*field.value), "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" {
+		if !isID(*field.value) {
 			return servicePrincipal{}, invalidCredentialsf("%s of %s in the credentials Secret must be an id such as 00000000-0000-0000-0000-000000000000: correct it",
 				field.name, servicePrincipalKey)
 		}
 	}
-	return p.withProof(secret[certificateKey])
+	return p.withProof(secret[certificateKey], mayFederate)
+}
+
+func isID(text string) bool {
+	return text != "" && len(text) <= maxIDBytes && strings.Trim(strings.ToLower(text), "abcdefghijklmnopqrstuvwxyz0123456789.-") == ""
 }
 
 // maxIDBytes is more than Azure's ids have.
 const maxIDBytes = 128
 
-// withProof checks by what the service principal is known: a secret, or a certificate with its key.
-func (p servicePrincipal) withProof(pem []byte) (servicePrincipal, error) {
+// withProof checks by what the service principal is known: a secret, a certificate with its key, or the manager's own token.
+func (p servicePrincipal) withProof(pem []byte, mayFederate func(servicePrincipal) bool) (servicePrincipal, error) {
 	p.ClientSecret = strings.TrimSpace(p.ClientSecret)
 	switch {
 	case p.ClientSecret != "":
@@ -87,10 +94,14 @@ func (p servicePrincipal) withProof(pem []byte) (servicePrincipal, error) {
 		// A user who may write a Secret must not have the manager read its own files.
 		return servicePrincipal{}, invalidCredentialsf("%s in the credentials Secret names a file as clientCertificate, which Torpor does not read: put its content into the key %s",
 			servicePrincipalKey, certificateKey)
+	case mayFederate(p):
+		p.isFederated = true
+		return p, nil
 	default:
 		return servicePrincipal{}, &actuator.Error{
-			Class:   actuator.CredentialsMissing,
-			Message: fmt.Sprintf("%s in the credentials Secret has no clientSecret: add it, or the key %s", servicePrincipalKey, certificateKey),
+			Class: actuator.CredentialsMissing,
+			Message: fmt.Sprintf("%s in the credentials Secret has no clientSecret: add it, or the key %s, or have --azure-workload-identities list the service principal for the namespace",
+				servicePrincipalKey, certificateKey),
 		}
 	}
 }

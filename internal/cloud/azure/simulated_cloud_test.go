@@ -53,6 +53,8 @@ type simulatedAzure struct {
 	calls    map[string]int
 	isLate   bool
 	clusters int
+	// assertion is what the last login was proven with, if it was not a secret.
+	assertion string
 	// rights are what the roles of the service principal give; nil gives everything.
 	rights []rolePermission
 	// interfere, if set, answers requests to the resource manager instead.
@@ -121,6 +123,9 @@ func (s *simulatedAzure) serveLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.count("login")
+	s.mu.Lock()
+	s.assertion = r.FormValue("client_assertion")
+	s.mu.Unlock()
 	isKnown := r.FormValue("client_secret") == goodSecret || r.FormValue("client_assertion") != ""
 	if r.FormValue("client_id") != goodClient || !isKnown {
 		writeJSON(w, http.StatusUnauthorized, map[string]string{
