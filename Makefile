@@ -5,8 +5,7 @@ VERSION := $(foreach p,component-base/version client-go/pkg/version,-X k8s.io/$p
 BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags="-s -w"
 # Where the tests find the programs that they start. A test whose variable is missing skips and names it, as in `make unit`.
 PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(BIN)/torpor TORPOR_S3=$(BIN)/versitygw TORPOR_HELM=$(BIN)/helm \
-  TORPOR_MYSQL=$(CURDIR)/.cache/mysql TORPOR_NODE=$(CURDIR)/.cache/node TORPOR_NOVA=$(CURDIR)/.cache/nova TORPOR_LIBVIRT=$(CURDIR)/.cache/libvirt \
-  TORPOR_ENGINE=$(CURDIR)/.cache/engine TORPOR_BMC=$(CURDIR)/.cache/bmc
+  TORPOR_MYSQL=$(CURDIR)/.cache/mysql TORPOR_NODE=$(CURDIR)/.cache/node TORPOR_NOVA=$(CURDIR)/.cache/nova TORPOR_LIBVIRT=$(CURDIR)/.cache/libvirt TORPOR_ENGINE=$(CURDIR)/.cache/engine TORPOR_BMC=$(CURDIR)/.cache/bmc TORPOR_GUEST=$(CURDIR)/.cache/guest
 $(foreach part,$(PARTS),$(eval export $(part))) # In the environment: tests look for processes by their command lines.
 GOTEST  := go test -race -shuffle=on -timeout=60m
 GOBENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench go test -v -count=1 -timeout=60m
@@ -25,7 +24,7 @@ node-parts: local ## Fetch containerd and its companions into .cache/node and bu
 	@$(BIN)/local node-parts --dir .cache/node
 torpor kubectl-moco kubectl-torpor: ## Build the manager, or a plugin of kubectl, into .cache/bin
 	@$(BUILD) -o $(BIN)/$@ ./cmd/$@
-mysql nova libvirt engine bmc: local ## Fetch a real MySQL server, OpenStack's nova, libvirt with QEMU, Docker or a BMC into .cache; installs nothing
+mysql nova libvirt guest engine bmc: local ## Fetch a real MySQL server, OpenStack's nova, libvirt with QEMU, the system of its guests, Docker or a BMC into .cache; installs nothing
 	@$(BIN)/local $@ --dir .cache/$@ --optional
 s3 helm release: ## Build versitygw, the S3 server of the tests; helm; or krew and OLM's validator, into .cache/bin (the first time: two minutes)
 	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ tool
@@ -78,8 +77,8 @@ e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes
 	@if why="$$(.ci/pods-can-run)"; then $(MAKE) run-e2e-pods; else echo "NOT RUN: the tests with real pods: $$why"; fi
 run-e2e-pods: node-parts torpor kubectl-moco mysql s3
 	@cd local && $(GOTEST) -v -count=1 -p 1 ./podcluster/e2e && cd .. && TORPOR_E2E=pods $(GOTEST) -v -count=1 ./internal/e2e/pods
-e2e-clouds: nova libvirt engine bmc ## Run the tests of clouds with the real parts that Debian has: nova, libvirtd, Docker (as root), OpenIPMI's BMC
-	@$(GOTEST) -v -count=1 ./internal/cloud/... -run 'Contract|Nova|Real'
+e2e-clouds e2e-machines: libvirt torpor ## Run the tests of clouds with Debian's nova, libvirtd, Docker (as root) and OpenIPMI's BMC; or, as root, a cluster of virtual machines
+	@$(MAKE) $(if $(findstring clouds,$@),nova engine bmc,guest) && TORPOR_E2E=$(@:e2e-%=%) $(GOTEST) -v -count=1 $(if $(findstring clouds,$@),./internal/cloud/... -run 'Contract|Nova|Real',./internal/e2e/machines)
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the generated pages
 	@.ci/generate
 fmt lint: ## Format or lint all modules

@@ -185,6 +185,10 @@ func bmcCommand() *cobra.Command {
 	return packagesCommand("bmc", "a simulator of management controllers", debian.FetchBMC)
 }
 
+func guestCommand() *cobra.Command {
+	return packagesCommand("guest", "the system of a virtual machine that is a node", debian.FetchGuest)
+}
+
 // packagesCommand fetches packages of Debian that tests run.
 func packagesCommand(name, what string, fetch func(ctx context.Context, dir string, out io.Writer) error) *cobra.Command {
 	var dir string

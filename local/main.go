@@ -52,7 +52,7 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(controlPlaneCommand(), nodeCommand(), gatewayCommand(), cloudCommand(), clusterCommand(), hibernationDemoCommand(), recordDemoCommand(), cfDemoCommand(), benchCommand(), fleetBenchCommand(), upCommand(), downCommand(), mysqlCommand(), novaCommand(), libvirtCommand(), engineCommand(), bmcCommand())
+	root.AddCommand(controlPlaneCommand(), nodeCommand(), gatewayCommand(), cloudCommand(), clusterCommand(), hibernationDemoCommand(), recordDemoCommand(), cfDemoCommand(), benchCommand(), fleetBenchCommand(), upCommand(), downCommand(), mysqlCommand(), novaCommand(), libvirtCommand(), guestCommand(), engineCommand(), bmcCommand())
 	root.AddCommand(realCommands()...)
 	return root
 }

@@ -97,6 +97,15 @@ func StartControlPlane(t testing.TB, nodes int) *Environment {
 	return e
 }
 
+// StartBridgedControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes on the bridge to real
+// machines, as root.
+func StartBridgedControlPlane(t testing.TB) *Environment {
+	t.Helper()
+	e := startEnvironment(t, "--address", "10.250.0.1")
+	t.Cleanup(func() { e.Stop(t) }) // Only one that ends in order takes the bridge along.
+	return e
+}
+
 func (e *Environment) nodeIsReady(t testing.TB, name string) error {
 	t.Helper()
 	var node corev1.Node
