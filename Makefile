@@ -84,7 +84,7 @@ generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the gene
 fmt lint: ## Format or lint all modules
 	@for module in . conditional conditional/bench local local/dns; do (cd $$module && go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint $(@:lint=run) -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
 tidy: ## Tidy all modules
-	@for module in . conditional conditional/bench conditional/examples/stock local local/dns; do (cd $$module && go mod tidy) || exit 1; done
+	@for module in . conditional conditional/bench conditional/examples/stock local local/dns internal/outside/browser internal/outside/observers; do (cd $$module && go mod tidy) || exit 1; done
 verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if that changes what is committed
 	@go test -count=1 ./internal/arch
 	@git diff --exit-code && test -z "$$(git status --porcelain)" || { git status --short; echo "expected a clean tree"; exit 1; }
