@@ -79,10 +79,10 @@ func (w *world) scale(replicas int64) {
 }
 
 // pass decides once, and writes unless the manager dies before.
-func (w *world) pass(dies bool) SwitchPlan {
+func (w *world) pass(dies bool) {
 	plan := Decide(ObservedSwitch{Now: w.now, Object: w.object, Operations: scaleToZero(), Refusal: w.refusal, Manager: w.manager})
 	if dies {
-		return plan
+		return
 	}
 	for _, e := range plan.Events {
 		w.told = append(w.told, e.Reason)
@@ -97,7 +97,6 @@ func (w *world) pass(dies bool) SwitchPlan {
 		w.t.Fatal(err)
 	}
 	w.scale(int64(w.object.Object["spec"].(map[string]any)["replicas"].(float64)))
-	return plan
 }
 
 // settle passes until nothing changes, which is soon.

@@ -55,7 +55,7 @@ type Controller struct {
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	c.groups = &adapterGroups{}
+	c.groups = &adapterGroups{abandoned: make(chan struct{}, 1)}
 	workers := reconcile.WorkerOptions{Count: 2, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
@@ -64,7 +64,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Complete(&reconcile.Pass[*torporv1alpha1.StopAdapter, *observation, adapterPlan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
 			New:        func() *torporv1alpha1.StopAdapter { return &torporv1alpha1.StopAdapter{} },
-			Forget:     func(name types.NamespacedName) { c.groups.remove(context.Background(), name.Name) },
+			Forget:     func(name types.NamespacedName) { c.groups.abandon(name.Name) },
 			Observe:    observe,
 			Decide:     func(seen *observation) adapterPlan { return adapterPlan{Runs: seen.problem == nil} },
 			Act:        c.act,
@@ -72,11 +72,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			Conditions: func(a *torporv1alpha1.StopAdapter) *[]metav1.Condition { return &a.Status.Conditions },
 		})
 	if err == nil {
-		err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-			<-ctx.Done()
-			c.groups.removeAll()
-			return nil
-		}))
+		err = mgr.Add(manager.RunnableFunc(c.groups.run))
 	}
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -18,6 +18,9 @@ const removeTimeout = 10 * time.Second
 type adapterGroups struct {
 	mu  sync.Mutex
 	all map[string]adapterGroup
+	// gone are the names of adapters that are not there any more; abandoned says that there are some.
+	gone      []string
+	abandoned chan struct{}
 }
 
 // adapterGroup is a controller, and which generation of which adapter it is of.
@@ -67,14 +70,47 @@ func (g *adapterGroups) remove(ctx context.Context, name string) {
 	_ = is.Remove(ctx) // It goes on to end.
 }
 
-func (g *adapterGroups) removeAll() {
+// abandon has the controller of an adapter that is gone end soon.
+func (g *adapterGroups) abandon(name string) {
 	g.mu.Lock()
-	var names []string
+	g.gone = append(g.gone, name)
+	g.mu.Unlock()
+	select {
+	case g.abandoned <- struct{}{}:
+	default: // It is known that there are some.
+	}
+}
+
+// run ends the controllers of adapters that are gone, and in the end all of them.
+func (g *adapterGroups) run(ctx context.Context) error {
+	for {
+		select {
+		case <-g.abandoned:
+			for _, name := range g.takeGone() {
+				g.remove(ctx, name)
+			}
+		case <-ctx.Done():
+			for _, name := range g.listNames() {
+				g.remove(context.WithoutCancel(ctx), name)
+			}
+			return nil
+		}
+	}
+}
+
+func (g *adapterGroups) takeGone() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gone := g.gone
+	g.gone = nil
+	return gone
+}
+
+func (g *adapterGroups) listNames() (names []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	for name := range g.all {
 		names = append(names, name)
 	}
-	g.mu.Unlock()
-	for _, name := range names {
-		g.remove(context.Background(), name)
-	}
+	return names
 }

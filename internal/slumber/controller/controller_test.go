@@ -271,7 +271,7 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 		return testenv.ErrorIf(stalledBy() != torporv1alpha1.SlumberKindMissingReason || s.Status.Members != 2, "found %+v", s.Status)
 	})
 	deployments := stoppable.ListWorkloads()[0]
-	members.AddKind(deployments, env.Client)
+	members.AddKind(t.Context(), deployments, env.Client)
 	env.WaitFor(t, "all members are counted", s, func() error {
 		return testenv.ErrorIf(stalledBy() != "" || s.Status.Members != 3, "found %+v", s.Status)
 	})
@@ -290,5 +290,5 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(shop), shop)
 		return testenv.ErrorIf(err != nil || len(stopadapter.ReadSwitch(shop).Scheduled) > 0, "found %v: %v", shop.Annotations, err)
 	})
-	members.RemoveKind(deployments)
+	members.RemoveKind(t.Context(), deployments)
 }

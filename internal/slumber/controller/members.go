@@ -35,22 +35,22 @@ type readableKind struct {
 }
 
 // AddKind says that the objects of a kind can be stopped.
-func (m *MemberKinds) AddKind(kind stoppable.Kind, reader client.Reader) {
+func (m *MemberKinds) AddKind(ctx context.Context, kind stoppable.Kind, reader client.Reader) {
 	m.mu.Lock()
 	if m.kinds == nil {
 		m.kinds = map[schema.GroupKind]readableKind{}
 	}
 	m.kinds[kind.GVK.GroupKind()] = readableKind{kind, reader}
 	m.mu.Unlock()
-	m.enqueue(context.Background(), "")
+	m.enqueue(ctx, "")
 }
 
 // RemoveKind says that they cannot any more.
-func (m *MemberKinds) RemoveKind(kind stoppable.Kind) {
+func (m *MemberKinds) RemoveKind(ctx context.Context, kind stoppable.Kind) {
 	m.mu.Lock()
 	delete(m.kinds, kind.GVK.GroupKind())
 	m.mu.Unlock()
-	m.enqueue(context.Background(), "")
+	m.enqueue(ctx, "")
 }
 
 // ObjectChanged has the Slumbers of an object's namespace look again.

@@ -33,9 +33,9 @@ const Name = "torpor-switch"
 // Observer is told which kinds can be stopped, and when something of their objects changes.
 type Observer interface {
 	// AddKind says that the objects of a kind can be read, and are stopped if they are to be.
-	AddKind(kind stoppable.Kind, reader client.Reader)
+	AddKind(ctx context.Context, kind stoppable.Kind, reader client.Reader)
 	// RemoveKind says that they are not any more.
-	RemoveKind(kind stoppable.Kind)
+	RemoveKind(ctx context.Context, kind stoppable.Kind)
 	// ObjectChanged says that something of an object has changed.
 	ObjectChanged(ctx context.Context, obj client.Object)
 }
@@ -96,9 +96,9 @@ func (c Controller) newObject() *unstructured.Unstructured {
 
 // announce says that the kind can be stopped, for as long as the controller runs.
 func (c Controller) announce(ctx context.Context) error {
-	c.Observer.AddKind(c.Kind, c.client)
+	c.Observer.AddKind(ctx, c.Kind, c.client)
 	<-ctx.Done()
-	c.Observer.RemoveKind(c.Kind)
+	c.Observer.RemoveKind(context.WithoutCancel(ctx), c.Kind)
 	return nil
 }
 

@@ -43,13 +43,13 @@ type observed struct {
 	changed map[string]int
 }
 
-func (o *observed) AddKind(kind stoppable.Kind, _ client.Reader) {
+func (o *observed) AddKind(_ context.Context, kind stoppable.Kind, _ client.Reader) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.kinds[kind.GVK.Kind] = true
 }
 
-func (o *observed) RemoveKind(kind stoppable.Kind) {
+func (o *observed) RemoveKind(_ context.Context, kind stoppable.Kind) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.kinds, kind.GVK.Kind)
