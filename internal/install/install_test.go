@@ -64,7 +64,10 @@ func TestJudgeCRD(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Judgement{
-		Name: hives.Name, State: Foreign, Managers: []string{"hive-operator"}, Lacks: []string{"status.conditions[].observedGeneration", "status.hibernation", "status.scheduledStops", "status.stops"},
+		Name: hives.Name, State: Foreign, Managers: []string{"hive-operator"}, Lacks: []string{
+			"spec.platform.baremetal", "spec.platform.containers", "spec.platform.gcp", "spec.platform.ibmcloud", "spec.platform.libvirt",
+			"status.conditions[].observedGeneration", "status.hibernation", "status.hibernationCheck", "status.scheduledStops", "status.stops",
+		},
 	}
 	if diff := cmp.Diff(want, j); diff != "" {
 		t.Errorf("Hive's definition (-want +got):\n%s", diff)

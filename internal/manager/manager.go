@@ -372,7 +372,7 @@ func addFeatures(mgr manager.Manager, o Options) error {
 		}
 		when := conditional.All(append(claim, conditional.Served(f.kinds.required...), conditional.Allowed(rightsInterval, rights...))...)
 		if !slices.Contains(enabled, f.name) {
-			when, f.metrics = conditional.Disabled(), nil
+			when, f.metrics, f.kinds.optional = conditional.Disabled(), nil, nil
 		}
 		for _, m := range f.metrics {
 			if err := metrics.Registry.Register(m); err != nil {

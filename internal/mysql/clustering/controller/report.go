@@ -59,14 +59,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 	isToldAgain := plan.StartRefused && active != nil && active.Reason == plan.ClusteringActive.Reason && active.Message == plan.ClusteringActive.Message
 	reconcile.SetConditions(&status.Conditions, ownedConditions(cluster, seen, plan), cluster.Generation, c.Clock)
 
-	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.After}
-	// The regular look at a stopped cluster may come long after the end of the stop.
-	if next := seen.switches.NextEnd(); !next.IsZero() {
-		out.RequeueAfter = min(out.RequeueAfter, max(next.Sub(seen.Now), time.Millisecond))
-	}
-	if end := stoprecord.ScheduledEnd(cluster.Status.ScheduledStops, cluster.Annotations, seen.Now); !end.IsZero() {
-		out.RequeueAfter = min(out.RequeueAfter, end.Sub(seen.Now))
-	}
+	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: nextLook(cluster, seen, plan)}
 	out.Events = slices.Concat(seen.switches.Clustering.Events(stopAction), seen.switches.Instances.Events(stopAction))
 	if refused == nil && !isToldAgain {
 		out.Events = append(out.Events, plan.Events...)
@@ -82,6 +75,18 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 		}
 	}
 	return out
+}
+
+// nextLook is no later than the end of a stop: the regular look at a stopped cluster may come long after it.
+func nextLook(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) time.Duration {
+	after := plan.After
+	if next := seen.switches.NextEnd(); !next.IsZero() {
+		after = min(after, max(next.Sub(seen.Now), time.Millisecond))
+	}
+	if end := stoprecord.ScheduledEnd(cluster.Status.ScheduledStops, cluster.Annotations, seen.Now); !end.IsZero() {
+		after = min(after, end.Sub(seen.Now))
+	}
+	return after
 }
 
 func ownedConditions(cluster *mocov1beta2.MySQLCluster, seen *observation, plan clustering.Plan) map[string]decision.Condition {
