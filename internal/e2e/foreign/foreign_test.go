@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -416,7 +417,10 @@ func TestInstallLeavesTheDefinitionsOfOthers(t *testing.T) {
 	} {
 		p := testenv.StartProcess(t, binary, append([]string{"install", "--kubeconfig", env.KubeconfigPath(t)}, row.flags...), nil)
 		p.WaitForLine(t, row.says)
-		p.WaitForLine(t, "clusterdeployments.hive.openshift.io: another project's, written by foreign.test; left as it is; Torpor lacks status.conditions[].observedGeneration, status.hibernation")
+		lacks := strings.Split(p.WaitForLine(t, "clusterdeployments.hive.openshift.io: another project's, written by foreign.test; left as it is; Torpor lacks "), ", ")
+		if !slices.Contains(lacks, "status.conditions[].observedGeneration") || !slices.Contains(lacks, "status.hibernation") {
+			t.Errorf("%v: expected Torpor to miss the observed generation of conditions and status.hibernation, found %q", row.flags, lacks)
+		}
 		if code := p.ExitCode(); code != 4 {
 			t.Errorf("%v: expected the exit code 4, found %d", row.flags, code)
 		}
