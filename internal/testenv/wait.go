@@ -191,7 +191,7 @@ func DecodeObject[T runtime.Object](t testing.TB, manifest string, obj T) T {
 
 const (
 	// eventuallyTimeout is far above everything that is waited for, so that a slow machine fails nothing.
-	eventuallyTimeout  = 2 * time.Minute
+	eventuallyTimeout  = 5 * time.Minute
 	eventuallyInterval = 100 * time.Millisecond
 )
 

@@ -129,6 +129,9 @@ type LocalObjectReference struct {
 //
 // +kubebuilder:pruning:PreserveUnknownFields
 type ClusterDeploymentStatus struct {
+	// ObservedGeneration is the generation that the conditions are about, for those who wait for them.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// Conditions are Hibernating, Ready, Unreachable and HibernationPossible of Torpor, and those of others.
 	// +optional
 	// +listType=map

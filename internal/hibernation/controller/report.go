@@ -68,6 +68,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 // the power state, too: Ready is False from the beginning of a hibernation to the end of the next resume.
 func setPowerState(cd *hivev1.ClusterDeployment, owned map[string]decision.Condition, now clock.PassiveClock) {
 	reconcile.SetConditions(&cd.Status.Conditions, owned, cd.Generation, now)
+	cd.Status.ObservedGeneration = cd.Generation
 	before := cd.Status.PowerState
 	cd.Status.PowerState = hibernation.DisplayedPowerState(owned[hivev1.ClusterHibernatingCondition])
 	if cd.Status.PowerState != before {

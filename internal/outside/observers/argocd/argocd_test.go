@@ -24,8 +24,10 @@ func TestHealth(t *testing.T) {
 		"a cluster that is new": "Progressing: nothing is reported yet", "a cluster that runs": "Healthy: runs", "a cluster that stops": "Progressing: stops",
 		"a cluster that sleeps": "Suspended: sleeps", "a cluster that is stuck": "Degraded: i-1 does not stop",
 		"a database that works": "Healthy: works", "a database that is down": "Degraded: no primary", "a database on its own": "Suspended: stopped",
-		"an app that runs": "Healthy: runs", "an app that is stopped": "Suspended: stopped", "an app that starts": "Progressing: starts", "an app of which more is asked": "Healthy: ",
-		"a schedule that is asleep": "Healthy: asleep", "a schedule that needs somebody": "Degraded: a cluster does not wake",
+		"an app that runs": "Healthy: runs", "an app that is stopped": "Suspended: stopped", "an app that starts": "Progressing: starts", "an app of which more is asked": "Progressing: nobody has acted on what is asked for",
+		"a cluster that is to sleep now":          "Progressing: nobody has acted on what is asked for",
+		"a database that is to be left alone now": "Progressing: nobody has acted on what is asked for",
+		"a schedule that is asleep":               "Healthy: asleep", "a schedule that needs somebody": "Degraded: a cluster does not wake",
 	}
 	for name, obj := range listStatuses(t) {
 		t.Run(name, func(t *testing.T) {

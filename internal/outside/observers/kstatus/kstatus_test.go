@@ -18,6 +18,7 @@ func TestKstatusReadsWhatIsAsWishedAsCurrent(t *testing.T) {
 		"a cluster that is new": status.CurrentStatus, "a cluster that runs": status.CurrentStatus, "a cluster that stops": status.InProgressStatus,
 		"a cluster that sleeps": status.InProgressStatus, "a cluster that is stuck": status.FailedStatus,
 		"a database that works": status.CurrentStatus, "a database that is down": status.CurrentStatus, "a database on its own": status.CurrentStatus,
+		"a cluster that is to sleep now": status.InProgressStatus, "a database that is to be left alone now": status.CurrentStatus,
 		"an app that runs": status.CurrentStatus, "an app that is stopped": status.CurrentStatus, "an app that starts": status.InProgressStatus,
 		"an app of which more is asked": status.InProgressStatus,
 		"a schedule that is asleep":     status.CurrentStatus, "a schedule that needs somebody": status.FailedStatus,
