@@ -33,7 +33,7 @@ func NewKind(a *torporv1alpha1.StopAdapter) (stoppable.Kind, error) {
 		return stoppable.Kind{}, err
 	}
 	gvk := schema.GroupVersionKind{Group: target.Group, Version: target.Version, Kind: target.Kind}
-	return stoppable.NewSwitched(gvk, stoppable.FieldSwitch{Operations: a.Spec.Stop}, questions.read), nil
+	return stoppable.NewSwitched(gvk, stoppable.FieldSwitch{Part: "switch", Operations: a.Spec.Stop}, questions.read), nil
 }
 
 func compileQuestions(state torporv1alpha1.StopAdapterState) (q adapterQuestions, err error) {

@@ -226,7 +226,7 @@ func listFeatures(o Options) []feature {
 	}
 	syncController := syncset.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncset.NewMetrics()}
 	poolController := machinepool.Controller{Guard: o.guards["machinepools"], Dialer: hibernationController.Dialer, Clock: now, Metrics: machinepool.NewMetrics()}
-	members := &slumber.MemberKinds{}
+	members, switchMetrics, adapterMetrics := &slumber.MemberKinds{}, stopadapter.NewMetrics(), stopadapter.NewMetrics()
 	slumberController := slumber.Controller{Clock: now, Metrics: slumber.NewMetrics(), Members: members}
 	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Waits: o.FailoverWaits}
 	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
@@ -239,8 +239,8 @@ func listFeatures(o Options) []feature {
 		},
 		{"machinepools", kinds(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
 		{"slumber", kinds(torporv1alpha1.SlumberKind()).with(slumber.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
-		{"workloads", workloadKinds(), nil, switchWorkloads(now, members)},
-		{"adapters", kinds(torporv1alpha1.StopAdapterKind()), nil, foreignswitch.Controller{Clock: now, Manager: o.outer, Observer: members, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
+		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(now, members, switchMetrics)},
+		{"adapters", kinds(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), foreignswitch.Controller{Clock: now, Manager: o.outer, Observer: members, Metrics: adapterMetrics, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
 		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
@@ -271,10 +271,10 @@ func workloadKinds() (all featureKinds) {
 }
 
 // switchWorkloads sets up a controller for each of them.
-func switchWorkloads(now clock.PassiveClock, members *slumber.MemberKinds) conditional.SetupFunc {
+func switchWorkloads(now clock.PassiveClock, members *slumber.MemberKinds, metrics *stopadapter.Metrics) conditional.SetupFunc {
 	var setups []conditional.SetupFunc
 	for _, kind := range stoppable.ListWorkloads() {
-		setups = append(setups, stopadapter.Controller{Clock: now, Kind: kind, Observer: members}.SetupWithManager)
+		setups = append(setups, stopadapter.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics}.SetupWithManager)
 	}
 	return setupAll(setups...)
 }

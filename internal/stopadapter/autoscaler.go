@@ -4,10 +4,19 @@ package stopadapter
 
 import (
 	"fmt"
+	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
+
+// IsScaledBy reports whether an autoscaler is about an object.
+func IsScaledBy(obj *unstructured.Unstructured, a *autoscalingv2.HorizontalPodAutoscaler) bool {
+	target := a.Spec.ScaleTargetRef
+	group, _, _ := strings.Cut(target.APIVersion, "/")
+	return target.Kind == obj.GetKind() && target.Name == obj.GetName() && group == obj.GroupVersionKind().Group
+}
 
 // DescribeAutoscaler says why what an autoscaler scales cannot be scaled to zero by anybody else; empty if it can. An autoscaler with one
 // replica at least rests while there is none, and goes on when they are back.

@@ -82,14 +82,13 @@ func (s *decisionStep) record() {
 		records[0].Requested = false
 		s.takeBack()
 	}
-	s.next.Records = records[:min(len(records), maxRecords)]
+	s.next.Records = records
 }
 
 // takeBack removes what asks for a stop, and what was said of it.
 func (s *decisionStep) takeBack() {
-	for _, name := range []string{
-		torporv1alpha1.StoppedAnnotation, torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation,
-	} {
+	s.annotations[torporv1alpha1.StoppedAnnotation] = startedValue
+	for _, name := range []string{torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation} {
 		s.annotations[name] = ""
 	}
 }
@@ -171,15 +170,16 @@ func (s *decisionStep) restore() {
 	if len(kept) > 0 {
 		note = "The object is as it was before the stop, but for what cannot be brought back: " + strings.Join(kept, ", ")
 	}
+	if len(s.next.Records) > 0 && s.is.Records.Holds() {
+		note += "; started by " + s.next.Records[0].StartedBy
+	}
 	s.plan.Events = append(s.plan.Events, decision.Event{Warning: len(kept) > 0, Reason: EventRestored, Action: "Start", Note: note})
 }
 
 // finish writes the annotations, and says when to look again.
 func (s *decisionStep) finish() {
 	if !slices.EqualFunc(s.is.Records, s.next.Records, isSameRecord) {
-		if data, err := json.Marshal(s.next.Records); err == nil {
-			s.annotations[torporv1alpha1.StopsAnnotation] = string(data)
-		}
+		s.annotations[torporv1alpha1.StopsAnnotation] = encodeRecords(s.next.Records)
 	}
 	annotations := s.plan.Next.GetAnnotations()
 	for name, value := range s.annotations {
@@ -199,6 +199,18 @@ func (s *decisionStep) finish() {
 	s.requeueAt(stoprecord.ScheduledEnd(s.is.Scheduled, s.Object.GetAnnotations(), s.Now))
 	skipped, _ := stoprecord.ReadSkip(s.Object.GetAnnotations())
 	s.requeueAt(skipped)
+}
+
+// encodeRecords leaves out the oldest stops of a record that is too large to be read.
+func encodeRecords(records stoprecord.Records) string {
+	for len(records) > 0 {
+		data, err := json.Marshal(records)
+		if err == nil && len(data) <= maxAnnotation {
+			return string(data)
+		}
+		records = records[:len(records)-1]
+	}
+	return ""
 }
 
 func isSameRecord(a, b torporv1alpha1.StopRecord) bool {

@@ -5,6 +5,7 @@
 package stopadapter
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	k8sjson "k8s.io/apimachinery/pkg/util/json"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -225,4 +227,44 @@ func isSet(object map[string]any, operations []torporv1alpha1.StopOperation) boo
 		}
 	}
 	return len(operations) > 0
+}
+
+// DescribeStop says in sentences what a stop of an object would change.
+func DescribeStop(object map[string]any, operations []torporv1alpha1.StopOperation) ([]string, error) {
+	saved, err := applyOperations(runtime.DeepCopyJSON(object), operations)
+	if err != nil {
+		return nil, err
+	}
+	var changes []string
+	for _, one := range saved {
+		switch after := cmp.Or(string(one.After), "taken away"); {
+		case one.IsMade:
+		case string(one.Before) == string(one.After):
+			changes = append(changes, one.Path+" is "+after+" already, and stays so at the start")
+		case one.Before == nil:
+			changes = append(changes, one.Path+" is set to "+after+", and goes at the start")
+		case one.After == nil:
+			changes = append(changes, one.Path+" is taken away, and is "+string(one.Before)+" again at the start")
+		default:
+			changes = append(changes, one.Path+" is set to "+after+", and back to "+string(one.Before)+" at the start")
+		}
+	}
+	return changes, nil
+}
+
+// DescribeStart says in sentences what a start of an object would change.
+func (s SwitchState) DescribeStart() (changes []string) {
+	for _, one := range s.Saved {
+		switch {
+		case one.IsMade:
+		case one.Before == nil:
+			changes = append(changes, one.Path+" goes, unless somebody has changed it")
+		default:
+			changes = append(changes, one.Path+" is "+string(one.Before)+" again, unless somebody has changed it")
+		}
+	}
+	if len(changes) == 0 {
+		changes = []string{"Nothing of it is changed: no stop keeps it"}
+	}
+	return changes
 }

@@ -5,6 +5,7 @@ package stopadapter
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,14 +18,15 @@ import (
 )
 
 const (
-	// maxRecords is how many stops an annotation keeps.
-	maxRecords = 5
-	// maxAnnotation is how large an annotation may be that is read.
+	// maxAnnotation is how large an annotation may be that is read. A record that would be larger has fewer stops.
 	maxAnnotation = 32 << 10
 	// maxSlumbers is how many Slumbers' stops are read.
 	maxSlumbers = 20
 	// stoppedValue is the only value that stops something.
 	stoppedValue = "true"
+	// startedValue is that of what was started. The annotation stays, because a Deployment's are copied to its ReplicaSets and never taken away there:
+	// kubectl rollout undo would bring back an old stop.
+	startedValue = "false"
 )
 
 // SwitchState is what the annotations of an object say.
@@ -56,6 +58,27 @@ func AnnotationSwitch() stoprecord.AnnotationSwitch {
 // IsAsked reports whether somebody asks for a stop.
 func IsAsked(obj metav1.Object) bool {
 	return obj.GetAnnotations()[torporv1alpha1.StoppedAnnotation] == stoppedValue
+}
+
+// AskForStop asks for a stop of an object, without what was said of an earlier one.
+func AskForStop(obj metav1.Object) { ask(obj, stoppedValue) }
+
+// AskForStart takes back what somebody asked for, and what was said of it.
+func AskForStart(obj metav1.Object) {
+	if obj.GetAnnotations()[torporv1alpha1.StoppedAnnotation] != "" {
+		ask(obj, startedValue)
+	}
+}
+
+func ask(obj metav1.Object, value string) {
+	annotations := maps.Clone(obj.GetAnnotations())
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[torporv1alpha1.StoppedAnnotation] = value
+	delete(annotations, torporv1alpha1.ReasonAnnotation)
+	delete(annotations, torporv1alpha1.UntilAnnotation)
+	obj.SetAnnotations(annotations)
 }
 
 // ReadSwitch reads what the annotations say. What somebody has spoilt of the record counts as none; what they have spoilt of what is to be
@@ -97,10 +120,14 @@ func parse(text string, into any) error {
 
 // FindScheduled returns the Slumber's stop that holds; nil if none does. One from before somebody resumed the object does not.
 func (s SwitchState) FindScheduled(annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
-	current := slices.DeleteFunc(slices.Clone(s.Scheduled), func(stop torporv1alpha1.ScheduledStop) bool {
+	return stoprecord.FindScheduled(s.ListCurrent(), annotations, now)
+}
+
+// ListCurrent returns the stops of Slumbers without those from before somebody resumed the object.
+func (s SwitchState) ListCurrent() []torporv1alpha1.ScheduledStop {
+	return slices.DeleteFunc(slices.Clone(s.Scheduled), func(stop torporv1alpha1.ScheduledStop) bool {
 		return len(stop.Stops) == 0 || !stop.Stops[0].Since.After(s.ResumedAt) && !s.ResumedAt.IsZero()
 	})
-	return stoprecord.FindScheduled(current, annotations, now)
 }
 
 // IsKept reports whether Torpor keeps an object stopped, and nobody has changed that.

@@ -48,6 +48,7 @@ func catalogue() []catalogueEntry {
 		{torporv1alpha1.PausedFinding, Blocking, "Expected no pause, found the annotation %s, so that nothing is stopped or started; remove it"},
 		{torporv1alpha1.StoppedBySlumberFinding, Blocking, "Expected nothing else that stops it, found %s, which goes on to; set the annotation " + torporv1alpha1.SkipUntilAnnotation},
 		{torporv1alpha1.StartRefusedFinding, Blocking, "Expected a start that does no harm: %s"},
+		{torporv1alpha1.StopRefusedFinding, Blocking, "Expected a stop that the manager makes: %s"},
 		{torporv1alpha1.UntilInvalidFinding, Blocking, "%s"},
 		{torporv1alpha1.StopOutlastsCertificatesFinding, Blocking, "Expected an end of the stop before status.hibernationCheck.wakeBy, when certificates of the API server or of the kubelets' signer expire, found a later one; end it earlier, or have them renewed before"},
 		{torporv1alpha1.ClusterTooYoungFinding, Blocking, "Expected a cluster of OpenShift that is a day old, so that the signer of its kubelets' first certificates was replaced, found a younger one; stop it tomorrow"},

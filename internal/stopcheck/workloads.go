@@ -83,13 +83,15 @@ func addCronJob(s *Survey, item []byte) error {
 		return err
 	}
 	after := missedStartsAfter(j.Spec.Schedule)
-	deadline := j.Spec.StartingDeadlineSeconds
-	// With a deadline only the starts are counted that are not too late yet.
-	isBounded := deadline != nil && *deadline < int64(after/time.Second)
-	if after > 0 && !j.Spec.Suspend && !isBounded {
+	if after > 0 && !j.Spec.Suspend && !isBoundedBy(j.Spec.StartingDeadlineSeconds, after) {
 		s.note(torporv1alpha1.CronJobsMissStartsFinding, j.Metadata.String(), after)
 	}
 	return nil
+}
+
+// isBoundedBy reports whether a starting deadline keeps a CronJob from missing too many: only the starts are counted that are not too late yet.
+func isBoundedBy(deadline *int64, after time.Duration) bool {
+	return deadline != nil && *deadline < int64(after/time.Second)
 }
 
 // missedStartsAfter is how long a stop may be until a schedule has missed too many starts; 0 if it never does. It is counted from a Monday

@@ -13,7 +13,7 @@ import (
 
 // cronJobs make no Jobs while they are suspended. Those that run go on, and are waited for.
 func cronJobs() Kind {
-	suspend := FieldSwitch{Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.AddOperation, "/spec/suspend", "true")}}
+	suspend := FieldSwitch{Part: "jobs", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.AddOperation, "/spec/suspend", "true")}}
 	return NewSwitched(batchv1.SchemeGroupVersion.WithKind("CronJob"), suspend, func(u *unstructured.Unstructured) ObservedRest {
 		isSuspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
 		active, _, _ := unstructured.NestedSlice(u.Object, "status", "active")

@@ -19,7 +19,7 @@ func deployments() Kind {
 
 // replicasSwitch scales to zero. A HorizontalPodAutoscaler rests while that is so, and goes on when the replicas are back.
 func replicasSwitch() FieldSwitch {
-	return FieldSwitch{IsScaled: true, Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")}}
+	return FieldSwitch{IsScaled: true, Part: "replicas", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.ReplaceOperation, "/spec/replicas", "0")}}
 }
 
 // readReplicas looks at Pods as the kind's own controller has counted them, if it has seen the spec as it is now.

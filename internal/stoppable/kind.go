@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -43,6 +44,10 @@ type FieldSwitch struct {
 	Operations []torporv1alpha1.StopOperation
 	// IsScaled says that an autoscaler may scale the objects.
 	IsScaled bool
+	// Part is what the switch stops, as tables and metrics have it.
+	Part string
+	// ReadRest reads what an object says of itself.
+	ReadRest func(*unstructured.Unstructured) ObservedRest
 }
 
 // State is what is known of an object. Neither asleep nor awake is on its way, or in trouble.

@@ -24,6 +24,7 @@ type ObservedRest struct {
 
 // NewSwitched is a kind with a switch.
 func NewSwitched(gvk schema.GroupVersionKind, how FieldSwitch, read func(*unstructured.Unstructured) ObservedRest) Kind {
+	how.ReadRest = read
 	return Kind{
 		GVK: gvk, Switch: &how,
 		New: func() Object {

@@ -17,6 +17,8 @@ const (
 	StoppedBySlumberFinding = "StoppedBySlumber"
 	// StartRefusedFinding means that the manager refuses the start, because it would do harm.
 	StartRefusedFinding = "StartRefused"
+	// StopRefusedFinding means that the manager refuses the stop, because another object would undo it.
+	StopRefusedFinding = "StopRefused"
 	// UntilInvalidFinding means that the end that an annotation names is neither a time nor a duration, or lies before the stop.
 	UntilInvalidFinding = "UntilInvalid"
 	// StopOutlastsCertificatesFinding means that the stop is to end after certificates without which the cluster does not come back by itself.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,10 @@ type kubeClient struct {
 	client.WithWatch
 	discovery *discovery.DiscoveryClient
 	namespace string
+	mapper    *meta.DefaultRESTMapper
+	// foreign are the kinds of StopAdapters, once somebody has asked for them.
+	foreign []stoppableKind
+	isAsked bool
 }
 
 func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
@@ -54,6 +59,11 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 		return nil, fmt.Errorf("register the kinds of Torpor: %w", err)
 	}
 	mapper.Add(torporv1alpha1.SlumberKind(), meta.RESTScopeNamespace)
+	mapper.Add(torporv1alpha1.StopAdapterKind(), meta.RESTScopeRoot)
+	if err := autoscalingv2.AddToScheme(known); err != nil {
+		return nil, fmt.Errorf("register the autoscalers: %w", err)
+	}
+	mapper.Add(autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), meta.RESTScopeNamespace)
 	mapper.Add(mocov1beta2.BackupPolicyKind(), meta.RESTScopeNamespace)
 	mapper.Add(torporv1alpha1.CFDeploymentKind(), meta.RESTScopeNamespace)
 	c, err := client.NewWithWatch(cfg, client.Options{Scheme: known, Mapper: mapper})
@@ -64,7 +74,7 @@ func newKubeClient(cfg *rest.Config, namespace string) (*kubeClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client of the discovery: %w", err)
 	}
-	return &kubeClient{WithWatch: c, discovery: d, namespace: namespace}, nil
+	return &kubeClient{WithWatch: c, discovery: d, namespace: namespace, mapper: mapper}, nil
 }
 
 // target is an object that somebody named, and the part of it that a verb is about.
@@ -86,27 +96,54 @@ func (t target) findRow(obj client.Object) stopRow {
 	return rows[slices.IndexFunc(rows, func(r stopRow) bool { return r.Part == t.part })]
 }
 
-func parseTarget(text, namespace string) (target, error) {
+// parseTarget reads KIND/NAME, where the kind is one of some.
+func parseTarget(kinds []stoppableKind, text, namespace string) (target, error) {
 	kindName, name, _ := strings.Cut(text, "/")
-	k, err := parseKind(kindName)
-	if err != nil || name == "" || strings.Contains(name, "/") {
-		return target{}, exit.WrongUsage("expected KIND/NAME with one of the kinds %s, found %q", listKindNames(), text)
+	if len(matchKinds(kinds, kindName)) == 0 || !isTargetName(name) {
+		return target{}, exit.WrongUsage("expected KIND/NAME with one of the kinds %s, found %q", listKindNames(kinds), text)
 	}
-	return target{kind: k, namespace: namespace, name: name}, nil
+	k, err := parseKind(kinds, kindName)
+	return target{kind: k, namespace: namespace, name: name}, err
 }
 
-func parseKind(text string) (stoppableKind, error) {
-	kinds := stoppableKinds()
-	i := slices.IndexFunc(kinds, func(k stoppableKind) bool { return k.hasName(text) })
-	if i < 0 {
-		return stoppableKind{}, exit.WrongUsage("expected one of the kinds %s, found %q", listKindNames(), text)
+func isTargetName(name string) bool { return name != "" && !strings.Contains(name, "/") }
+
+// validateTarget refuses what names no object whatever kinds there are.
+func validateTarget(text string) error {
+	if kindName, name, _ := strings.Cut(text, "/"); kindName == "" || !isTargetName(name) {
+		_, err := parseTarget(stoppableKinds(), text, "")
+		return err
 	}
-	return kinds[i], nil
+	return nil
 }
 
-func listKindNames() string {
+// matchKinds returns those that people call so. Each has one name of its own; the others several foreign kinds may share.
+func matchKinds(kinds []stoppableKind, text string) (found []stoppableKind) {
+	for _, k := range kinds {
+		switch {
+		case k.names[0] == strings.ToLower(text):
+			return []stoppableKind{k}
+		case k.hasName(text):
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+func parseKind(kinds []stoppableKind, text string) (stoppableKind, error) {
+	switch found := matchKinds(kinds, text); len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return stoppableKind{}, exit.WrongUsage("expected one of the kinds %s, found %q", listKindNames(kinds), text)
+	default:
+		return stoppableKind{}, exit.WrongUsage("expected one kind, found that %q may be any of %s; name it so", text, listKindNames(found))
+	}
+}
+
+func listKindNames(kinds []stoppableKind) string {
 	var names []string
-	for _, k := range stoppableKinds() {
+	for _, k := range kinds {
 		names = append(names, k.names[0])
 	}
 	return strings.Join(names, ", ")

@@ -9,8 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// anyKind is true of each.
+func anyKind(stoppableKind) bool { return true }
+
 // completeNames completes the names of objects of some kinds in a shell. A command takes at most limit of them, any number for 0.
-func (a *commands) completeNames(limit int, kinds []stoppableKind, nameOf func(stopRow) string) cobra.CompletionFunc {
+func (a *commands) completeNames(limit int, isWanted func(stoppableKind) bool, nameOf func(stopRow) string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if limit > 0 && len(args) >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -22,7 +25,14 @@ func (a *commands) completeNames(limit int, kinds []stoppableKind, nameOf func(s
 		ctx, cancel := limitCommand(cmd)
 		defer cancel()
 		var names []string
+		kinds, err := kube.listKinds(ctx)
+		if err != nil {
+			kinds = stoppableKinds()
+		}
 		for _, k := range kinds {
+			if !isWanted(k) {
+				continue
+			}
 			// A kind that cannot be listed has no names to offer; the others have.
 			rows, _, err := kube.listRows(ctx, k, labels.Everything())
 			if err != nil {
@@ -40,13 +50,13 @@ func (a *commands) completeNames(limit int, kinds []stoppableKind, nameOf func(s
 
 // completeObjects completes what the verb takes: kinds beside a selector, names without a kind where the kind is known, and else both.
 func (v *verbCommand) completeObjects(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	kinds := slices.DeleteFunc(stoppableKinds(), func(k stoppableKind) bool {
-		return v.kindName != "" && !k.hasName(v.kindName) || v.verb == restartVerb && k.restart == nil
-	})
+	isWanted := func(k stoppableKind) bool {
+		return (v.kindName == "" || k.hasName(v.kindName)) && (v.verb != restartVerb || k.restart != nil)
+	}
 	if cmd.Flags().Changed("selector") {
 		var names []string
-		for _, k := range kinds {
-			if len(args) == 0 && v.kindName == "" {
+		for _, k := range stoppableKinds() {
+			if isWanted(k) && len(args) == 0 && v.kindName == "" {
 				names = append(names, k.names[0])
 			}
 		}
@@ -56,5 +66,5 @@ func (v *verbCommand) completeObjects(cmd *cobra.Command, args []string, toCompl
 	if v.kindName != "" {
 		nameOf = func(r stopRow) string { return r.Name }
 	}
-	return v.completeNames(0, kinds, nameOf)(cmd, args, toComplete)
+	return v.completeNames(0, isWanted, nameOf)(cmd, args, toComplete)
 }

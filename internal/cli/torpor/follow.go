@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,9 +33,12 @@ type follower struct {
 }
 
 // rowKey is what names a row.
-type rowKey struct{ kind, namespace, name, part string }
+type rowKey struct {
+	kind                  schema.GroupKind
+	namespace, name, part string
+}
 
-func (r stopRow) key() rowKey { return rowKey{r.Kind, r.Namespace, r.Name, r.Part} }
+func (r stopRow) key() rowKey { return rowKey{r.groupKind, r.Namespace, r.Name, r.Part} }
 
 // withoutHistory is what two rows are compared by: what is shown, and not what the record has of earlier stops.
 func (r stopRow) withoutHistory() stopRow {
@@ -54,7 +58,11 @@ func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector l
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var kinds sync.WaitGroup
-	for _, k := range stoppableKinds() {
+	all, err := kube.listKinds(ctx)
+	if err != nil {
+		return err
+	}
+	for _, k := range all {
 		// A kind that is not served, or that may not be listed, was told of with the first table.
 		if _, isServed, err := kube.listRows(ctx, k, selector); err != nil || !isServed {
 			continue
@@ -114,6 +122,9 @@ func (f *follower) show(rows []stopRow, isGone bool, stop context.CancelFunc) {
 			r.State, r.Next, r.Message = "deleted", "", ""
 		}
 		before, isKnown := f.rows[r.key()]
+		if !isKnown && r.isUntouched {
+			continue
+		}
 		if isKnown && reflect.DeepEqual(before, r.withoutHistory()) {
 			continue
 		}

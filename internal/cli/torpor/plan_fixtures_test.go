@@ -73,6 +73,24 @@ metadata: {name: NAME}
 spec: {displayName: NAME, desiredState: STARTED, lifecycle: {type: docker, data: {}}, currentDropletRef: {name: build}}
 status: {instances: {desired: 2, ready: 2, draining: 0}}
 `
+	fixtureDeployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME}
+spec: {replicas: 3, selector: {matchLabels: {app: NAME}}, template: {metadata: {labels: {app: NAME}}, spec: {containers: [{name: a, image: example.com/a}]}}}
+`
+	fixtureAutoscaler = `---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: NAME}
+spec: {maxReplicas: 4, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: NAME}}
+`
+	fixtureCronJob = `
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: NAME}
+spec: {schedule: "@daily", jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: example.com/a}]}}}}}
+`
 	// healthyCluster is in every cluster: namespaces that are old, and three nodes of the control plane.
 	healthyCluster = `
 {kind: Namespace, metadata: {name: kube-system, creationTimestamp: "2020-01-01T00:00:00Z", labels: {kubernetes.io/metadata.name: kube-system}}}
@@ -120,6 +138,7 @@ func faults() map[string]map[string]planFixture {
 		},
 		torporv1alpha1.CronJobsMissStartsFinding: {
 			"a CronJob of each minute over a night": {args: stop + " --until 10h", hub: fixtureCluster, cluster: cronJobOf("* * * * *", "")},
+			"a CronJob that is stopped itself":      {args: "cronjob/NAME --until 10h", hub: strings.Replace(fixtureCronJob, "@daily", "* * * * *", 1)},
 			"an hourly CronJob over a week":         {args: stop + " --until 168h", hub: fixtureCluster, cluster: cronJobOf("@hourly", "")},
 		},
 		torporv1alpha1.VolumesLocalFinding: {
@@ -156,6 +175,10 @@ func faults() map[string]map[string]planFixture {
 		torporv1alpha1.NotCheckedFinding: {
 			"nobody has looked at the cluster":  {args: stop, hub: fixtureCluster, isUnchecked: true},
 			"a list that the cluster keeps off": {args: stop, hub: fixtureCluster, unread: "CronJobs"},
+		},
+		torporv1alpha1.StopRefusedFinding: {
+			"a Deployment that another object owns": {args: "deployment/NAME", hub: strings.Replace(fixtureDeployment, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: example.com/v1, kind: Shop, name: shop, uid: 1-2, controller: true}]}", 1)},
+			"an autoscaler that scales from zero":   {args: "deployment/NAME", hub: fixtureDeployment + strings.Replace(fixtureAutoscaler, "{name: NAME}", "{name: NAME, ownerReferences: [{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, name: NAME, uid: 1-2, controller: true}]}", 1)},
 		},
 		torporv1alpha1.UntilInvalidFinding: {
 			"an end that makes no sense":             {args: stop, hub: strings.Replace(fixtureCluster, "{name: NAME}", "{name: NAME, annotations: {torpor.dev/until: tomorrow}}", 1)},
@@ -225,6 +248,9 @@ func cleanFixtures() map[string]planFixture {
 		"a start of which the manager has only a warning": {args: "start " + mysql, hub: fixtureMySQL + "status: {pause: {startFindings: [{severity: warn, message: a replica is behind, remedy: wait}]}}\n"},
 		"an app that runs":                                {args: app, hub: fixtureApp},
 		"an app that is started again":                    {args: "start " + app, hub: strings.Replace(fixtureApp, "STARTED", "STOPPED", 1)},
+		"a Deployment":                                    {args: "deployment/NAME --until 8h", hub: fixtureDeployment},
+		"a Deployment with an autoscaler that rests":      {args: "deployment/NAME", hub: fixtureDeployment + fixtureAutoscaler},
+		"a daily CronJob":                                 {args: "cronjob/NAME --until 60h", hub: fixtureCronJob},
 		"a deployment that is over":                       {args: app, hub: finished},
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -15,7 +17,9 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stopcheck"
+	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
 // planSubject is the object that a plan is about.
@@ -63,4 +67,51 @@ func planCFApp(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck
 	}
 	app.Deployments = deployments.Items
 	return stopcheck.PlanApp(app, r), nil
+}
+
+// planSwitched plans for a kind whose own switch the manager sets.
+func planSwitched(k stoppable.Kind) planFunction {
+	return func(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck.PlanRequest) (plan stopcheck.Plan, err error) {
+		u, _ := s.obj.(*unstructured.Unstructured)
+		is := stopadapter.ReadSwitch(u)
+		object := stopcheck.SwitchedObject{Object: u, Scheduled: is.ListCurrent(), StartCommand: s.startCommand, Refusal: stopadapter.DescribeOwner(u)}
+		switch {
+		case r.IsStart:
+			object.Changes = is.DescribeStart()
+		case len(is.Saved) > 0:
+			object.Changes = []string{"Nothing of it is changed: it is stopped already"}
+		default:
+			if object.Changes, err = stopadapter.DescribeStop(u.Object, k.Switch.Operations); err != nil {
+				object.Refusal = err.Error()
+			}
+		}
+		if k.Switch.IsScaled && object.Refusal == "" {
+			object.Refusal, object.Unread, err = kube.judgeAutoscalers(ctx, u)
+		}
+		if u.GetKind() == "CronJob" {
+			object.Schedule, _, _ = unstructured.NestedString(u.Object, "spec", "schedule")
+			if deadline, isThere, _ := unstructured.NestedInt64(u.Object, "spec", "startingDeadlineSeconds"); isThere {
+				object.Deadline = &deadline
+			}
+		}
+		return stopcheck.PlanSwitched(object, r), err
+	}
+}
+
+// judgeAutoscalers returns which autoscaler would undo a stop.
+func (kube *kubeClient) judgeAutoscalers(ctx context.Context, u *unstructured.Unstructured) (refusal, unread string, err error) {
+	var list autoscalingv2.HorizontalPodAutoscalerList
+	err = kube.List(ctx, &list, client.InNamespace(u.GetNamespace()), client.Limit(pageSize))
+	switch {
+	case k8serrors.IsForbidden(err):
+		return "", "Expected the right to list HorizontalPodAutoscalers, found none: whether one would undo the stop is not known", nil
+	case err != nil:
+		return "", "", fmt.Errorf("list the HorizontalPodAutoscalers: %w", err)
+	}
+	for i := range list.Items {
+		if stopadapter.IsScaledBy(u, &list.Items[i]) {
+			refusal = stopadapter.DescribeAutoscaler(&list.Items[i])
+		}
+	}
+	return refusal, "", nil
 }

@@ -81,7 +81,7 @@ func (a *commands) previewSchedules(ctx context.Context, kube *kubeClient, rows 
 	for i := range rows {
 		r := &rows[i]
 		// Of the parts of one object the last one is the whole of it.
-		if i+1 < len(rows) && rows[i+1].Kind == r.Kind && rows[i+1].Name == r.Name && rows[i+1].Namespace == r.Namespace {
+		if i+1 < len(rows) && rows[i+1].groupKind == r.groupKind && rows[i+1].Name == r.Name && rows[i+1].Namespace == r.Namespace {
 			continue
 		}
 		for _, s := range r.findSlumbers(slumbers) {

@@ -30,20 +30,17 @@ What sleeps wakes at once. What somebody has stopped stays stopped.`,
   # For two more hours
   kubectl torpor skip mysqlcluster/test --until 2h`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: a.completeNames(0, stoppableKinds(), stopRow.displayName),
+		ValidArgsFunction: a.completeNames(0, anyKind, stopRow.displayName),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("until") {
 				if _, err := moco.ParseUntil(until, a.clock.Now()); err != nil {
 					return err
 				}
 			}
-			var targets []target
 			for _, arg := range args { // Wrong usage is told before any call.
-				t, err := parseTarget(arg, "")
-				if err != nil {
+				if err := validateTarget(arg); err != nil {
 					return err
 				}
-				targets = append(targets, t)
 			}
 			kube, err := a.connect()
 			if err != nil {
@@ -51,9 +48,16 @@ What sleeps wakes at once. What somebody has stopped stays stopped.`,
 			}
 			ctx, cancel := limitCommand(cmd)
 			defer cancel()
+			var targets []target
+			for _, arg := range args {
+				t, err := kube.findTarget(ctx, arg)
+				if err != nil {
+					return err
+				}
+				targets = append(targets, t)
+			}
 			var errs []error
 			for _, t := range targets {
-				t.namespace = kube.namespace
 				errs = append(errs, a.skip(ctx, kube, t, until))
 			}
 			return errors.Join(errs...)

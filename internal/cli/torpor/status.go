@@ -47,7 +47,7 @@ may not list, which is said.`,
 
   # Two objects, for a program
   kubectl torpor status mysqlcluster/test cfapp/shop -o json`,
-		ValidArgsFunction: a.completeNames(0, stoppableKinds(), stopRow.displayName),
+		ValidArgsFunction: a.completeNames(0, anyKind, stopRow.displayName),
 		RunE:              s.run,
 	}
 	cmd.Flags().BoolVarP(&s.isEverywhere, "all-namespaces", "A", false, "the objects of all namespaces")
@@ -83,7 +83,7 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	}
 	var rows []stopRow
 	if len(args) > 0 {
-		rows, err = getAllRows(ctx, kube, args)
+		rows, err = kube.getAllRows(ctx, args)
 	} else {
 		rows, err = s.listAllRows(ctx, kube, selector)
 	}
@@ -110,10 +110,10 @@ func parseSelector(text string, isGiven bool) (labels.Selector, error) {
 	return selector, nil
 }
 
-func getAllRows(ctx context.Context, kube *kubeClient, args []string) ([]stopRow, error) {
+func (kube *kubeClient) getAllRows(ctx context.Context, args []string) ([]stopRow, error) {
 	var targets []target
 	for _, arg := range args {
-		t, err := parseTarget(arg, kube.namespace)
+		t, err := kube.findTarget(ctx, arg)
 		if err != nil {
 			return nil, err
 		}
@@ -136,10 +136,17 @@ func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selec
 	var rows []stopRow
 	var errs []error
 	var served, forbidden []string
-	for _, k := range stoppableKinds() {
+	kinds, err := kube.listKinds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hasOwn := false
+	for _, k := range kinds {
 		found, isServed, err := kube.listRows(ctx, k, selector)
+		found = slices.DeleteFunc(found, func(r stopRow) bool { return r.isUntouched })
 		if isServed {
 			served = append(served, k.gvk.Kind+"s")
+			hasOwn = hasOwn || !k.isSwitched
 		}
 		switch {
 		case errors.Is(err, errForbidden):
@@ -150,8 +157,8 @@ func (s *statusCommand) listAllRows(ctx context.Context, kube *kubeClient, selec
 		rows = append(rows, found...)
 	}
 	switch {
-	case len(served) == 0 && len(errs) == 0:
-		return nil, errors.New("expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, found none of them; install the CRDs")
+	case !hasOwn && len(rows)+len(errs) == 0:
+		return nil, errors.New("expected the API server to serve ClusterDeployments, MySQLClusters or CFApps, or something else that was stopped once, found none of them; install the CRDs")
 	case len(forbidden) > 0 && len(forbidden) == len(served):
 		return nil, fmt.Errorf("expected the right to list %s in %s, found that all are forbidden; ask for it or choose another namespace with -n",
 			strings.Join(forbidden, ", "), kube.namespaceText())
@@ -204,7 +211,9 @@ func (s *statusCommand) cellsOf(rows []stopRow) [][]string {
 }
 
 // displayName is what the commands take.
-func (r stopRow) displayName() string { return strings.ToLower(r.Kind) + "/" + r.Name }
+func (r stopRow) displayName() string {
+	return cmp.Or(r.kindName, strings.ToLower(r.Kind)) + "/" + r.Name
+}
 
 func (a *commands) formatAge(at *metav1.Time) string {
 	if at == nil {

@@ -33,7 +33,9 @@ const stuckPrefix = "it is stuck: "
 type stoppableKind struct {
 	gvk schema.GroupVersionKind
 	// names are what people call it, in lower case: the singular first, then the plural and the short names.
-	names       []string
+	names []string
+	// isSwitched says that its objects know nothing of Torpor. Those that nobody ever stopped are in no table, because every cluster is full of them.
+	isSwitched  bool
 	addToScheme func(*runtime.Scheme) error
 	newObject   func() client.Object
 	newList     func() client.ObjectList
@@ -55,7 +57,11 @@ func (k stoppableKind) hasName(text string) bool {
 	return slices.Contains(k.names, strings.ToLower(text))
 }
 
-func stoppableKinds() []stoppableKind {
+// stoppableKinds are those that need no StopAdapter.
+func stoppableKinds() []stoppableKind { return append(ownKinds(), workloadKinds()...) }
+
+// ownKinds are those whose status Torpor writes.
+func ownKinds() []stoppableKind {
 	return []stoppableKind{clusterDeploymentKind(), mysqlClusterKind(), cfAppKind()}
 }
 
@@ -77,8 +83,10 @@ func removeSharedAnnotations(obj client.Object) {
 // stopRow is what is known of one switch of an object.
 type stopRow struct {
 	Namespace string `json:"namespace"`
-	Kind      string `json:"kind"`
-	Name      string `json:"name"`
+	// APIGroup is only there of a kind that needs it to be named: that of a StopAdapter.
+	APIGroup string `json:"apiGroup,omitempty"`
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
 	// Part is what the switch stops of the object.
 	Part string `json:"part"`
 	// State is that of a ClusterDeployment's status.powerState; otherwise running, stopping, stopped, starting or unknown.
@@ -110,8 +118,12 @@ type stopRow struct {
 	slumber   string
 	// pastScheduled are the stops of Slumbers that the object remembers.
 	pastScheduled []torporv1alpha1.StopRecord
-	// refusal is why the manager does not start what is to be started.
+	// refusal is why the manager does not start what is to be started, or does not stop what is to be stopped.
 	refusal string
+	// kindName is what the commands take, where that is not the kind in lower case.
+	kindName string
+	// isUntouched says that neither somebody nor a Slumber ever stopped it, and restsByItself that its own switch does.
+	isUntouched, restsByItself bool
 }
 
 // newStopRow takes from the record what is about the switch as it is now: the controller may not have seen yet what somebody wrote.

@@ -3,11 +3,14 @@
 package torpor
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -26,6 +29,7 @@ func TestDescribe(t *testing.T) {
 	timed.Until, timed.RequestedUntil = &later, later.Format(time.RFC3339)
 	ended.Requested, ended.EndedAt, ended.StartedBy = false, &later, "bob"
 	over.Until, over.EndedAt, over.StartedBy = &later, &later, torporv1alpha1.UntilAnnotation
+	const nightly = `{"slumber": "nights", "stops": [{"since": "2026-01-01T00:00:00Z", "by": "Slumber nights", "requested": true}]}`
 	malformed := held
 	malformed.RequestedUntil = "tomorrow"
 	for name, test := range map[string]struct {
@@ -33,26 +37,36 @@ func TestDescribe(t *testing.T) {
 		row  int
 		want string
 	}{
-		"a cluster of which nothing is known":      {newCluster("", "", nil), 0, `machines unknown - false -`},
-		"a cluster that sleeps":                    {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, held), 0, `machines Hibernating alice true kubectl torpor start -n ns clusterdeployment/x`},
-		"a cluster that resumes by itself":         {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, timed), 0, `machines Hibernating alice true starts by itself`},
-		"a cluster whose time is over":             {newCluster(hivev1.PowerStateHibernating, "Running", nil, over), 0, `machines Running torpor.dev/until false -`},
-		"a cluster that somebody resumed":          {newCluster(hivev1.PowerStateRunning, "Running", nil, ended), 0, `machines Running bob false -`},
-		"a stop that no controller has seen":       {newCluster(hivev1.PowerStateHibernating, "Running", nil, ended), 0, `machines Running - true kubectl torpor start -n ns clusterdeployment/x`},
-		"a start that no controller has seen":      {newCluster(hivev1.PowerStateRunning, "Hibernating", nil, held), 0, `machines Hibernating - false -`},
-		"a cluster that sleeps by hibernateAfter":  {newCluster("", "Hibernating", &hivev1.HibernationRecord{SleepStartedAt: at, RequestedBy: "hibernateAfter", PowerStateBefore: new(hivev1.PowerState(""))}), 0, `machines Hibernating hibernateAfter true resumes when the annotation torpor.dev/resume-requested-at has a later time, in RFC 3339`},
-		"a cluster that is stuck":                  {withCondition(newCluster(hivev1.PowerStateHibernating, "FailedToStop", nil, held), hivev1.ClusterStalledCondition, "FailedToStop"), 0, `machines FailedToStop alice true it is stuck: said`},
-		"an end that makes no sense":               {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, malformed), 0, `machines Hibernating alice true torpor.dev/until is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found "tomorrow"; correct or remove it`},
-		"an app that stops":                        {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.RunningReason, held), 0, `app stopping alice true kubectl torpor start -n ns cfapp/x`},
-		"an app that is stopped":                   {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.StoppedReason, timed), 0, `app stopped alice true starts by itself`},
-		"an app that starts":                       {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.StoppedReason, ended), 0, `app starting bob false -`},
-		"an app that runs":                         {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), 0, `app running - false -`},
-		"an app that is blocked":                   {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.BlockedReason), 0, `app starting - false it is stuck: said`},
-		"clustering that is asked to stop":         {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 0, `clustering stopping alice true -`},
-		"reconciliation beside it":                 {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 1, `reconciliation unknown - false -`},
-		"a value that stops nothing":               {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "yes"), 0, `clustering unknown - false moco.cybozu.com/clustering-stopped="yes" stops nothing: kubectl moco start -n ns clustering x removes it`},
-		"instances that are left alone":            {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "1,2"), 2, `instances stopped - true kubectl annotate -n ns mysqlcluster x moco.cybozu.com/clustering-stopped-instances-`},
-		"a stop of clustering whose time was over": {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", over), 0, `clustering stopping torpor.dev/until false -`},
+		"a cluster of which nothing is known":              {newCluster("", "", nil), 0, `machines unknown - false -`},
+		"a cluster that sleeps":                            {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, held), 0, `machines Hibernating alice true kubectl torpor start -n ns clusterdeployment/x`},
+		"a cluster that resumes by itself":                 {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, timed), 0, `machines Hibernating alice true starts by itself`},
+		"a cluster whose time is over":                     {newCluster(hivev1.PowerStateHibernating, "Running", nil, over), 0, `machines Running torpor.dev/until false -`},
+		"a cluster that somebody resumed":                  {newCluster(hivev1.PowerStateRunning, "Running", nil, ended), 0, `machines Running bob false -`},
+		"a stop that no controller has seen":               {newCluster(hivev1.PowerStateHibernating, "Running", nil, ended), 0, `machines Running - true kubectl torpor start -n ns clusterdeployment/x`},
+		"a start that no controller has seen":              {newCluster(hivev1.PowerStateRunning, "Hibernating", nil, held), 0, `machines Hibernating - false -`},
+		"a cluster that sleeps by hibernateAfter":          {newCluster("", "Hibernating", &hivev1.HibernationRecord{SleepStartedAt: at, RequestedBy: "hibernateAfter", PowerStateBefore: new(hivev1.PowerState(""))}), 0, `machines Hibernating hibernateAfter true resumes when the annotation torpor.dev/resume-requested-at has a later time, in RFC 3339`},
+		"a cluster that is stuck":                          {withCondition(newCluster(hivev1.PowerStateHibernating, "FailedToStop", nil, held), hivev1.ClusterStalledCondition, "FailedToStop"), 0, `machines FailedToStop alice true it is stuck: said`},
+		"an end that makes no sense":                       {newCluster(hivev1.PowerStateHibernating, "Hibernating", nil, malformed), 0, `machines Hibernating alice true torpor.dev/until is ignored: expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found "tomorrow"; correct or remove it`},
+		"an app that stops":                                {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.RunningReason, held), 0, `app stopping alice true kubectl torpor start -n ns cfapp/x`},
+		"an app that is stopped":                           {newApp(korifiv1alpha1.StoppedState, korifiv1alpha1.StoppedReason, timed), 0, `app stopped alice true starts by itself`},
+		"an app that starts":                               {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.StoppedReason, ended), 0, `app starting bob false -`},
+		"an app that runs":                                 {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.RunningReason), 0, `app running - false -`},
+		"an app that is blocked":                           {newApp(korifiv1alpha1.StartedState, korifiv1alpha1.BlockedReason), 0, `app starting - false it is stuck: said`},
+		"clustering that is asked to stop":                 {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 0, `clustering stopping alice true -`},
+		"reconciliation beside it":                         {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", held), 1, `reconciliation unknown - false -`},
+		"a value that stops nothing":                       {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "yes"), 0, `clustering unknown - false moco.cybozu.com/clustering-stopped="yes" stops nothing: kubectl moco start -n ns clustering x removes it`},
+		"instances that are left alone":                    {newMySQL(mocov1beta2.StoppedInstancesAnnotation, "1,2"), 2, `instances stopped - true kubectl annotate -n ns mysqlcluster x moco.cybozu.com/clustering-stopped-instances-`},
+		"a Deployment that runs":                           {newDeployment(t, 3, 3), 0, `replicas running - false -`},
+		"a Deployment that somebody scaled to zero":        {newDeployment(t, 0, 0), 0, `replicas stopped - false -`},
+		"a Deployment that is stopped":                     {keepStopped(newDeployment(t, 0, 0, held)), 0, `replicas stopped alice true kubectl torpor start -n ns deployment/x`},
+		"a Deployment whose Pods go":                       {keepStopped(newDeployment(t, 0, 2, timed)), 0, `replicas stopping alice true starts by itself`},
+		"a Deployment that somebody started":               {newDeployment(t, 3, 1, ended), 0, `replicas starting bob false -`},
+		"a stop of a Deployment that no manager has seen":  {askToStop(newDeployment(t, 3, 3, ended)), 0, `replicas stopping - true waits for the manager, which needs the feature workloads`},
+		"a start of a Deployment that no manager has seen": {annotateObject(keepStopped(newDeployment(t, 0, 0, held)), torporv1alpha1.StoppedAnnotation, "false"), 0, `replicas starting - false -`},
+		"a Deployment that is not stopped":                 {annotateObject(askToStop(newDeployment(t, 3, 3, held)), torporv1alpha1.StopRefusedAnnotation, "said"), 0, `replicas stopping alice true it is stuck: said`},
+		"a Deployment that a Slumber stops":                {annotateObject(withRestore(newDeployment(t, 0, 0)), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), 0, `replicas stopped Slumber nights true kubectl torpor skip -n ns deployment/x`},
+		"a Deployment that somebody scaled in that":        {annotateObject(annotateObject(newDeployment(t, 3, 3), torporv1alpha1.SlumberAnnotationPrefix+"nights", nightly), torporv1alpha1.ResumedAnnotation, "2026-01-01T01:00:00Z unknown (field manager kubectl-scale)"), 0, `replicas running unknown (field manager kubectl-scale) false -`},
+		"a stop of clustering whose time was over":         {newMySQL(mocov1beta2.ClusteringStoppedAnnotation, "true", over), 0, `clustering stopping torpor.dev/until false -`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,15 +113,53 @@ func newMySQL(annotation, value string, stops ...torporv1alpha1.StopRecord) *moc
 	return c
 }
 
+// newDeployment is one with as many Pods as there are, of which all are ready.
+func newDeployment(t *testing.T, replicas, pods int64, stops ...torporv1alpha1.StopRecord) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"spec":   map[string]any{"replicas": replicas},
+		"status": map[string]any{"replicas": pods, "availableReplicas": pods},
+	}}
+	u.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
+	u.SetNamespace("ns")
+	u.SetName("x")
+	if len(stops) == 0 {
+		return u
+	}
+	text, err := json.Marshal(stops)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return annotateObject(u, torporv1alpha1.StopsAnnotation, string(text))
+}
+
+func annotateObject(u *unstructured.Unstructured, name, value string) *unstructured.Unstructured {
+	setAnnotation(u, name, value)
+	return u
+}
+
+func askToStop(u *unstructured.Unstructured) *unstructured.Unstructured {
+	return annotateObject(u, torporv1alpha1.StoppedAnnotation, "true")
+}
+
+func withRestore(u *unstructured.Unstructured) *unstructured.Unstructured {
+	return annotateObject(u, torporv1alpha1.RestoreAnnotation, `[{"path": "/spec/replicas", "before": 3, "after": 0}]`)
+}
+
+// keepStopped is what the manager does with one.
+func keepStopped(u *unstructured.Unstructured) *unstructured.Unstructured {
+	return withRestore(askToStop(u))
+}
+
 func TestParseTarget(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"cd/x": "ClusterDeployment x", "MySQLCluster/x": "MySQLCluster x", "cfapps/a.b": "CFApp a.b",
+		"deploy/x": "Deployment x", "statefulsets/x": "StatefulSet x", "cj/x": "CronJob x", "cd/x": "ClusterDeployment x", "MySQLCluster/x": "MySQLCluster x", "cfapps/a.b": "CFApp a.b",
 		"x": "", "cfapp/": "", "/x": "", "pod/x": "", "cfapp/x/y": "", "": "",
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
-			found, err := parseTarget(text, "ns")
+			found, err := parseTarget(stoppableKinds(), text, "ns")
 			got := strings.TrimSpace(found.kind.gvk.Kind + " " + found.name)
 			if got != want || (err != nil) != (want == "") {
 				t.Errorf("found %q and %v, want %q", got, err, want)

@@ -35,10 +35,10 @@ func (s Switch) WithoutHistory() Switch { return Switch{s.withoutHistory()} }
 // Kind is a kind of objects that have switches.
 type Kind struct{ stoppableKind }
 
-// ListKinds returns the kinds that the commands know, in the order of their tables.
+// ListKinds returns the kinds whose status Torpor writes, in the order of the tables of the commands.
 func ListKinds() []Kind {
 	var kinds []Kind
-	for _, k := range stoppableKinds() {
+	for _, k := range ownKinds() {
 		kinds = append(kinds, Kind{k})
 	}
 	return kinds
@@ -46,7 +46,7 @@ func ListKinds() []Kind {
 
 // FindKind returns the kind with this name, as in ClusterDeployment.
 func FindKind(name string) (Kind, error) {
-	k, err := parseKind(name)
+	k, err := parseKind(ownKinds(), name)
 	return Kind{k}, err
 }
 
@@ -77,7 +77,7 @@ func (k Kind) DescribeSwitches(obj client.Object) []Switch {
 // NewScheme knows the kinds.
 func NewScheme() (*runtime.Scheme, error) {
 	known := runtime.NewScheme()
-	for _, k := range stoppableKinds() {
+	for _, k := range ownKinds() {
 		if err := k.addToScheme(known); err != nil {
 			return nil, fmt.Errorf("register %s: %w", k.gvk.Kind, err)
 		}

@@ -247,7 +247,7 @@ func (v *verbCommand) findTargets(ctx context.Context, cmd *cobra.Command, kube 
 		if v.kindName != "" && !strings.Contains(arg, "/") {
 			arg = v.kindName + "/" + arg
 		}
-		t, err := parseTarget(arg, kube.namespace)
+		t, err := kube.findTarget(ctx, arg)
 		if err != nil {
 			return nil, err
 		}
@@ -270,7 +270,7 @@ func (v *verbCommand) selectTargets(ctx context.Context, kube *kubeClient, args 
 	if len(args) != 1 || v.kindName != "" && args[0] != v.kindName {
 		return nil, exit.WrongUsage("expected names or --selector, found both; with --selector a kind is named alone")
 	}
-	k, err := parseKind(args[0])
+	k, err := kube.findKind(ctx, args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,8 @@ func (v *verbCommand) judge(row stopRow, r *verbResult) (bool, error) {
 	switch {
 	case v.verb == startVerb && row.refusal != "":
 		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; it stays asked for, and kubectl moco start --force starts all the same", r.target, row.refusal)}
+	case v.verb == stopVerb && row.refusal != "":
+		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; it stays asked for, and kubectl torpor start takes that back", r.target, row.refusal)}
 	case row.isAsked != (v.verb == stopVerb) && !row.stops.HasEnded():
 		return false, fmt.Errorf("%s: somebody asked for something else while this waited: expected it to be %s; see kubectl torpor why", r.target, v.verb.pastParticiple())
 	default:
@@ -71,7 +73,7 @@ func (r stopRow) isReached(v verb, wasAlready bool) bool {
 	if isDown := r.State == "stopped" || r.State == "Hibernating"; v == stopVerb {
 		return isDown && (wasAlready || r.stops.Holds())
 	}
-	return !r.stops.Holds() && (r.State == "running" || r.State == "Running")
+	return !r.stops.Holds() && (r.State == "running" || r.State == "Running" || r.restsByItself)
 }
 
 // stateWord says of a part that it is as a verb makes it.

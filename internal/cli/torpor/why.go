@@ -31,7 +31,7 @@ func (a *commands) newWhyCommand() *cobra.Command {
   # For a program
   kubectl torpor why cfapp/shop -o yaml`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeNames(1, stoppableKinds(), stopRow.displayName),
+		ValidArgsFunction: a.completeNames(1, anyKind, stopRow.displayName),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rows, err := a.getTarget(cmd, output, args[0])
 			if err != nil {
@@ -54,19 +54,19 @@ func (a *commands) getTarget(cmd *cobra.Command, output, name string) ([]stopRow
 	if err := validateOutput(output, false); err != nil {
 		return nil, err
 	}
-	if _, err := parseTarget(name, ""); err != nil { // Wrong usage is told before any call.
+	if err := validateTarget(name); err != nil { // Wrong usage is told before any call.
 		return nil, err
 	}
 	kube, err := a.connect()
 	if err != nil {
 		return nil, err
 	}
-	named, err := parseTarget(name, kube.namespace)
+	ctx, cancel := limitCommand(cmd)
+	defer cancel()
+	named, err := kube.findTarget(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := limitCommand(cmd)
-	defer cancel()
 	rows, err := kube.getRows(ctx, named)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (a *commands) newHistoryCommand() *cobra.Command {
   # For a program
   kubectl torpor history clusterdeployment/mycluster -o json`,
 		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: a.completeNames(1, stoppableKinds(), stopRow.displayName),
+		ValidArgsFunction: a.completeNames(1, anyKind, stopRow.displayName),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rows, err := a.getTarget(cmd, output, args[0])
 			if err != nil {

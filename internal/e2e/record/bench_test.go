@@ -17,9 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
-	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -144,12 +142,12 @@ func (h *managedHub) expectSetBack(t *testing.T) error {
 // eachTarget visits all objects that can be stopped.
 func (h *managedHub) eachTarget(t *testing.T, visit func(kind, client.Object) error) error {
 	t.Helper()
-	lists := []client.ObjectList{&hivev1.ClusterDeploymentList{}, &mocov1beta2.MySQLClusterList{}, &korifiv1alpha1.CFAppList{}}
-	for i, k := range kinds() {
-		if err := h.Client.List(t.Context(), lists[i]); err != nil {
+	for _, k := range kinds() {
+		list := k.list()
+		if err := h.Client.List(t.Context(), list); err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
-		if err := meta.EachListItem(lists[i], func(o runtime.Object) error {
+		if err := meta.EachListItem(list, func(o runtime.Object) error {
 			obj, _ := o.(client.Object)
 			return visit(k, obj)
 		}); err != nil {

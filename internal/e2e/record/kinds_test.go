@@ -24,6 +24,12 @@ type kind struct {
 	name string
 	// build returns an object that is not stopped.
 	build func(t testing.TB, h *hub, name string) client.Object
+	// argument is what the plugin takes; the name in lower case if it is empty.
+	argument string
+	// isScaled says that Pods are made of it, which nobody does here.
+	isScaled bool
+	// list makes an empty list of them.
+	list func() client.ObjectList
 	// switches are the fields that stop it, and start it again.
 	stop, start map[string]any
 	// notes are the annotations that name who stopped it; startNotes those that name who started it.
@@ -37,7 +43,10 @@ type kind struct {
 	records   func(client.Object) [][]torporv1alpha1.StopRecord
 }
 
-func kinds() []kind { return []kind{clusterDeployments(), mysqlClusters(), cfApps()} }
+func kinds() []kind { return append(ownKinds(), switchedKinds()...) }
+
+// ownKinds are those whose status Torpor writes.
+func ownKinds() []kind { return []kind{clusterDeployments(), mysqlClusters(), cfApps()} }
 
 func clusterDeployments() kind {
 	state := func(value hivev1.PowerState) map[string]any {
@@ -45,6 +54,7 @@ func clusterDeployments() kind {
 	}
 	return kind{
 		name: "ClusterDeployment",
+		list: func() client.ObjectList { return &hivev1.ClusterDeploymentList{} },
 		build: func(_ testing.TB, h *hub, name string) client.Object {
 			cd := testenv.BuildClusterDeployment(h.name(name), "missing", "missing")
 			cd.Spec.PowerState = hivev1.PowerStateRunning
@@ -72,6 +82,7 @@ func mysqlClusters() kind {
 	notes := []string{mocov1beta2.ClusteringRequestedByAnnotation, mocov1beta2.ReconciliationRequestedByAnnotation, mocov1beta2.InstancesRequestedByAnnotation}
 	return kind{
 		name: "MySQLCluster",
+		list: func() client.ObjectList { return &mocov1beta2.MySQLClusterList{} },
 		build: func(t testing.TB, h *hub, name string) client.Object {
 			t.Helper()
 			return testenv.BuildMySQLCluster(t, h.name(name), 1)
@@ -94,6 +105,7 @@ func cfApps() kind {
 	}
 	return kind{
 		name: "CFApp",
+		list: func() client.ObjectList { return &korifiv1alpha1.CFAppList{} },
 		build: func(_ testing.TB, h *hub, name string) client.Object {
 			app := testenv.BuildCFApp(h.name(name))
 			app.Spec.DesiredState = korifiv1alpha1.StartedState
@@ -151,8 +163,9 @@ func newManagedHub(t testing.TB) *managedHub {
 	if binary == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
 	}
-	h := &managedHub{hub: newHub(t, "hibernation", "mysql"), binary: binary, probes: testenv.FreeAddress(t), webhooks: testenv.FreeAddress(t)}
+	h := &managedHub{hub: newHub(t, "hibernation", "mysql", "workloads"), binary: binary, probes: testenv.FreeAddress(t), webhooks: testenv.FreeAddress(t)}
 	h.InstallWebhooks(t, "https://"+h.webhooks, nil)
+	h.installForeignKinds(t)
 	return h
 }
 

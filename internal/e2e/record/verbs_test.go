@@ -4,6 +4,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -40,7 +41,7 @@ func TestPluginStopsAndStarts(t *testing.T) {
 			t.Parallel()
 			obj := k.build(t, h.hub, "verbs")
 			h.ExpectCreated(t, obj)
-			parts, name := []string{}, strings.ToLower(k.name)+"/verbs"
+			parts, name := []string{}, cmp.Or(k.argument, strings.ToLower(k.name))+"/verbs"
 			if k.name == "MySQLCluster" {
 				parts = []string{"--part", "clustering"}
 			}
@@ -56,6 +57,9 @@ func TestPluginStopsAndStarts(t *testing.T) {
 					return nil
 				})
 				return stop
+			}
+			if k.isScaled { // Nobody makes Pods here, and says so.
+				testenv.ExpectNoError(t, h.Client.Status().Patch(t.Context(), obj, mergePatch(t, map[string]any{"status": map[string]any{"observedGeneration": 1000, "replicas": 0}})))
 			}
 			h.runPlugin(t, "alice", exit.Done, append(parts, "stop", name, "--reason", "no budget", "--until", "8h")...)
 			stop := isRecorded("alice stops it", "alice", "")

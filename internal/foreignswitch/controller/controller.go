@@ -43,6 +43,8 @@ type Controller struct {
 	Manager manager.Manager
 	// Observer is told which kinds can be stopped.
 	Observer stopadapter.Observer
+	// Metrics shows the stops.
+	Metrics *stopadapter.Metrics
 	// WatchNamespaces are the only ones in which rights are needed; none means all.
 	WatchNamespaces []string
 
@@ -104,7 +106,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan adapterPlan
 	if !plan.Runs || c.groups.isOf(a) {
 		return nil
 	}
-	setup := stopadapter.Controller{Clock: c.Clock, Kind: seen.kind, Observer: c.Observer}.SetupWithManager
+	setup := stopadapter.Controller{Clock: c.Clock, Kind: seen.kind, Observer: c.Observer, Metrics: c.Metrics}.SetupWithManager
 	when := conditional.All(conditional.Served(seen.kind.GVK), conditional.Allowed(rightsInterval, c.listRights(a)...))
 	group, err := conditional.Setup(c.Manager, when, setup, conditional.Name("stopadapter/"+a.Name))
 	if err != nil {

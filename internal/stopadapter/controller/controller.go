@@ -48,6 +48,8 @@ type Controller struct {
 	Kind stoppable.Kind
 	// Observer is told of the kind; nil for nobody.
 	Observer Observer
+	// Metrics shows the stops; nil for nobody.
+	Metrics *Metrics
 
 	client client.Client
 }
@@ -79,7 +81,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
 		New: c.newObject, Observe: c.observe, Decide: stopadapter.Decide, Act: c.act, Report: report,
 	})
-	if err == nil && c.Observer != nil {
+	if err == nil {
 		err = mgr.Add(manager.RunnableFunc(c.announce))
 	}
 	if err != nil {
@@ -96,9 +98,15 @@ func (c Controller) newObject() *unstructured.Unstructured {
 
 // announce says that the kind can be stopped, for as long as the controller runs.
 func (c Controller) announce(ctx context.Context) error {
-	c.Observer.AddKind(ctx, c.Kind, c.client)
+	c.Metrics.add(c.Kind, c.client)
+	if c.Observer != nil {
+		c.Observer.AddKind(ctx, c.Kind, c.client)
+	}
 	<-ctx.Done()
-	c.Observer.RemoveKind(context.WithoutCancel(ctx), c.Kind)
+	c.Metrics.remove(c.Kind)
+	if c.Observer != nil {
+		c.Observer.RemoveKind(context.WithoutCancel(ctx), c.Kind)
+	}
 	return nil
 }
 
@@ -126,17 +134,11 @@ func (c Controller) observe(ctx context.Context, obj *unstructured.Unstructured)
 		return seen, fmt.Errorf("list the HorizontalPodAutoscalers: %w", err)
 	}
 	for i := range list.Items {
-		if scales(&list.Items[i], obj) {
+		if stopadapter.IsScaledBy(obj, &list.Items[i]) {
 			seen.Refusal = stopadapter.DescribeAutoscaler(&list.Items[i])
 		}
 	}
 	return seen, nil
-}
-
-func scales(autoscaler *autoscalingv2.HorizontalPodAutoscaler, obj *unstructured.Unstructured) bool {
-	target := autoscaler.Spec.ScaleTargetRef
-	group, _, _ := strings.Cut(target.APIVersion, "/")
-	return target.Kind == obj.GetKind() && target.Name == obj.GetName() && group == obj.GroupVersionKind().Group
 }
 
 // scaledObject maps an autoscaler to what it scales.

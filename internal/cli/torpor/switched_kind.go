@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package torpor
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+)
+
+// maxConditions is how many conditions of somebody else's status are shown.
+const maxConditions = 50
+
+// workloadKinds are those of Kubernetes itself.
+func workloadKinds() []stoppableKind {
+	var kinds []stoppableKind
+	names := map[string][]string{
+		"Deployment": {"deployment", "deployments", "deploy"}, "StatefulSet": {"statefulset", "statefulsets", "sts"}, "CronJob": {"cronjob", "cronjobs", "cj"},
+	}
+	for _, k := range stoppable.ListWorkloads() {
+		kinds = append(kinds, switchedKind(k, names[k.GVK.Kind]))
+	}
+	return kinds
+}
+
+// switchedKind is a kind whose objects know nothing of Torpor: people annotate what they want, and the manager sets the kind's own switch, and sets
+// it back (ADR 0030, ADR 0036).
+func switchedKind(k stoppable.Kind, names []string) stoppableKind {
+	return stoppableKind{
+		gvk:         k.GVK,
+		names:       names,
+		isSwitched:  true,
+		addToScheme: func(*runtime.Scheme) error { return nil },
+		newObject: func() client.Object {
+			u := &unstructured.Unstructured{}
+			u.SetGroupVersionKind(k.GVK)
+			return u
+		},
+		newList: func() client.ObjectList {
+			u := &unstructured.UnstructuredList{}
+			u.SetGroupVersionKind(k.GVK.GroupVersion().WithKind(k.GVK.Kind + "List"))
+			return u
+		},
+		describe: func(obj client.Object) []stopRow {
+			u, _ := obj.(*unstructured.Unstructured)
+			return []stopRow{describeSwitched(k, names[0], u)}
+		},
+		parts:         []string{k.Switch.Part},
+		stop:          func(obj client.Object, _ string, _ time.Time) { stopadapter.AskForStop(obj) },
+		start:         func(obj client.Object, _ string, _ time.Time) { stopadapter.AskForStart(obj) },
+		annotationsOf: sharedAnnotations,
+		plan:          planSwitched(k),
+	}
+}
+
+func describeSwitched(k stoppable.Kind, kindName string, u *unstructured.Unstructured) stopRow {
+	is, rest := stopadapter.ReadSwitch(u), k.Switch.ReadRest(u)
+	r := newStopRow(k.GVK, u, k.Switch.Part, stopadapter.IsAsked(u) && !is.Records.HasEnded(), is.Records).withScheduled(is.ListCurrent())
+	r.kindName, r.pastScheduled, r.Message, r.conditions = kindName, nil, rest.Message, readConditions(u)
+	if stoppable.FindGroup(k.GVK.Kind) != k.GVK.Group {
+		r.APIGroup = k.GVK.Group
+	}
+	for _, one := range is.Scheduled {
+		r.pastScheduled = append(r.pastScheduled, one.Stops...)
+	}
+	r.isUntouched = len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !r.isAsked
+	if at, by := is.LastResume(); !r.Stopped && !at.IsZero() {
+		r.Since, r.By = &at, by
+	}
+	r.State, r.restsByItself = stateOfSwitched(k, r, is, rest, u)
+	return r.withNext(r.startCommand()).withUnseen(is)
+}
+
+// stateOfSwitched says what became of an object. restsByItself is of one that its own switch stops, which is how somebody wants it.
+func stateOfSwitched(k stoppable.Kind, r stopRow, is stopadapter.SwitchState, rest stoppable.ObservedRest, u *unstructured.Unstructured) (state string, restsByItself bool) {
+	isKept := len(is.Saved) > 0
+	switch {
+	case r.Stopped && isKept && rest.IsQuiet:
+		return "stopped", false
+	case r.Stopped:
+		return "stopping", false
+	case !isKept && rest.IsQuiet && is.IsStoppedByOthers(u, k.Switch.Operations):
+		return "stopped", true
+	case !isKept && rest.IsReady:
+		return "running", false
+	default:
+		return "starting", false
+	}
+}
+
+// withUnseen says what keeps the manager from a stop, or that none has seen it: the feature may be missing.
+func (r stopRow) withUnseen(is stopadapter.SwitchState) stopRow {
+	switch {
+	case r.Stopped && is.Refused != "":
+		r.refusal = is.Refused
+		r.Next = stuckPrefix + is.Refused
+	case r.isAsked && !is.Records.Holds():
+		r.Next = "waits for the manager, which needs the feature workloads"
+	}
+	return r
+}
+
+// readConditions reads those of somebody else's status, as far as they are like everybody's.
+func readConditions(u *unstructured.Unstructured) (conditions []metav1.Condition) {
+	all, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, one := range all[:min(len(all), maxConditions)] {
+		fields, isMap := one.(map[string]any)
+		var c metav1.Condition
+		if isMap && runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &c) == nil && c.Type != "" {
+			conditions = append(conditions, c)
+		}
+	}
+	return conditions
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/stopmetrics"
+	"github.com/torpor-dev/torpor/internal/stoppable"
+)
+
+const scrapeTimeout = 5 * time.Second
+
+// Metrics shows the stops of people straight from the caches of the kinds that can be stopped now. One lives as long as the process; register it
+// once.
+type Metrics struct {
+	mu    sync.Mutex
+	kinds map[schema.GroupKind]measuredKind
+}
+
+// measuredKind is a kind, what reads its objects, and its gauges.
+type measuredKind struct {
+	stoppable.Kind
+	reader client.Reader
+	gauges *stopmetrics.Gauges
+}
+
+// NewMetrics makes the metrics of this feature.
+func NewMetrics() *Metrics { return &Metrics{kinds: map[schema.GroupKind]measuredKind{}} }
+
+// Describe implements prometheus.Collector. Kinds come and go, so that nothing is promised.
+func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	for _, kind := range m.list() {
+		list := kind.NewList()
+		// There are thousands, of which few were ever stopped.
+		if err := kind.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			continue
+		}
+		all, _ := list.(*unstructured.UnstructuredList)
+		_ = all.EachListItem(func(o runtime.Object) error {
+			if u, ok := o.(*unstructured.Unstructured); ok && stopadapter.IsAsked(u) {
+				kind.gauges.CollectStop(ch, u, kind.Switch.Part, stopadapter.ReadSwitch(u).Records)
+			}
+			return nil
+		})
+	}
+}
+
+func (m *Metrics) list() (all []measuredKind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, kind := range m.kinds {
+		all = append(all, kind)
+	}
+	return all
+}
+
+// add shows the objects of a kind. One that has to be named with its group has it in its label, too: several kinds are called Cluster.
+func (m *Metrics) add(kind stoppable.Kind, reader client.Reader) {
+	if m == nil {
+		return
+	}
+	name := kind.GVK.Kind
+	if stoppable.FindGroup(name) != kind.GVK.Group {
+		name = kind.GVK.GroupKind().String()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.kinds[kind.GVK.GroupKind()] = measuredKind{kind, reader, stopmetrics.NewGauges(name)}
+}
+
+func (m *Metrics) remove(kind stoppable.Kind) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.kinds, kind.GVK.GroupKind())
+}
