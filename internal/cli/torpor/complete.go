@@ -3,6 +3,7 @@
 package torpor
 
 import (
+	"context"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -25,27 +26,30 @@ func (a *commands) completeNames(limit int, isWanted func(stoppableKind) bool, n
 		ctx, cancel := limitCommand(cmd)
 		defer cancel()
 		var names []string
-		kinds, err := kube.listKinds(ctx)
-		if err != nil {
-			kinds = stoppableKinds()
-		}
-		for _, k := range kinds {
-			if !isWanted(k) {
-				continue
-			}
-			// A kind that cannot be listed has no names to offer; the others have.
-			rows, _, err := kube.listRows(ctx, k, labels.Everything())
-			if err != nil {
-				continue
-			}
-			for _, r := range rows {
-				if name := nameOf(r); !slices.Contains(args, name) {
-					names = append(names, name)
-				}
+		for _, r := range kube.listAnyRows(ctx, isWanted) {
+			if name := nameOf(r); !slices.Contains(args, name) {
+				names = append(names, name)
 			}
 		}
 		return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// listAnyRows reads the objects of some kinds. A kind that cannot be listed has no names to offer; the others have.
+func (kube *kubeClient) listAnyRows(ctx context.Context, isWanted func(stoppableKind) bool) (rows []stopRow) {
+	kinds, err := kube.listKinds(ctx)
+	if err != nil {
+		kinds = stoppableKinds()
+	}
+	for _, k := range kinds {
+		if !isWanted(k) {
+			continue
+		}
+		if found, _, err := kube.listRows(ctx, k, labels.Everything()); err == nil {
+			rows = append(rows, found...)
+		}
+	}
+	return rows
 }
 
 // completeObjects completes what the verb takes: kinds beside a selector, names without a kind where the kind is known, and else both.
