@@ -30,7 +30,7 @@ func workloadKinds() []stoppableKind {
 }
 
 // switchedKind is a kind whose objects know nothing of Torpor: people annotate what they want, and the manager sets the kind's own switch, and sets
-// it back (ADR 0030, ADR 0036).
+// it back (ADR 0030, ADR 0035).
 func switchedKind(k stoppable.Kind, names []string) stoppableKind {
 	return stoppableKind{
 		gvk:         k.GVK,
