@@ -80,6 +80,8 @@ type Machine struct {
 	// HoldsCapacity says of a stopped machine that its place at the cloud is kept and paid for, as after a shutdown from within at some
 	// clouds. A stop gives the place back.
 	HoldsCapacity bool
+	// Role is what the machine is for, as far as its labels or its name tell.
+	Role MachineRole
 	// Spot says that it runs on spare capacity, and that the cloud may not be able to stop it but only to terminate it.
 	Spot bool
 	// Account is whose machine it is, by a name that no other account of any cloud has; empty if the cloud does not tell.

@@ -96,6 +96,7 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	if starts && !from.awaitsSpotRecord() && (!from.wantsRunning() || from.record.resume == never && !from.looksLikeGrowth()) {
 		wrong = append(wrong, "starts without a saved record of a wanted resume, and not beside a machine that runs")
 	}
+	wrong = append(wrong, checkOrder(from, to)...)
 	if to.hasLostItsRecord() && !from.hasLostItsRecord() {
 		wrong = append(wrong, "leaves nodes without their certificates")
 	}
@@ -111,6 +112,25 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	}
 	if from == to && !from.wantsRunning() && !from.isHibernating() && !from.isKeptFromHibernating() {
 		wrong = append(wrong, "rests although it does not hibernate")
+	}
+	return wrong
+}
+
+// checkOrder returns what is wrong with a step of a cluster whose worker stops first, and starts last.
+func checkOrder(from, to modelState) []string {
+	if !from.isOrdered {
+		return nil
+	}
+	var wrong []string
+	worker := from.machines[1].state
+	isWorkerOff := worker == actuator.Stopped || worker == gone || from.mayBeTerminated()
+	if stops := from.machines[0].state == actuator.Running && to.machines[0].state == actuator.Stopping; stops && !isWorkerOff && from.record.hibernationStarted < age(workersStopWindow) {
+		wrong = append(wrong, "stops the control plane before the worker is off, and before it has had its time")
+	}
+	isResuming := from.record.resume != never && from.record.resumed == never && from.record.resume < age(controlPlaneStartWindow)
+	isUp := from.machines[0].state == actuator.Running && from.apiAnswers()
+	if starts := worker == actuator.Stopped && to.machines[1].state == actuator.Starting; starts && from.wantsRunning() && isResuming && !isUp {
+		wrong = append(wrong, "starts the worker before the control plane answers, and before it has had its time")
 	}
 	return wrong
 }
@@ -200,7 +220,21 @@ func startStates() []modelState {
 			}
 		}
 	}
-	return slices.Concat(list, withSpotMachines(list), withOperators(list))
+	return slices.Concat(list, withSpotMachines(list), withOperators(list), withOrder(list))
+}
+
+// withOrder are clusters whose worker stops first, with a machine that can be stopped or not. Machines that others have left in between
+// are as they are without an order.
+func withOrder(list []modelState) []modelState {
+	var ordered []modelState
+	for _, s := range list {
+		isSettled := s.machines[0].left == 0 && s.machines[1].left == 0 && s.nodes[0].certificate == s.nodes[1].certificate
+		if isSettled && (!s.record.exists || s.record.nodes[0] != nodeNotRecorded && s.record.resumed == never) {
+			s.isOrdered = true
+			ordered = append(ordered, s)
+		}
+	}
+	return slices.Concat(ordered, withSpotMachines(ordered))
 }
 
 // withOperators are clusters of OpenShift that hibernate, resume or have never done so, with operators that are ready where they can be, or
@@ -317,9 +351,11 @@ func TestTransitionsTakeFewStatusWrites(t *testing.T) {
 	const maxToHibernate, maxToResume, maxToReplace = 4, 6, 7
 	// Where operators are awaited, that is one more, and where they are never ready, that and its end are.
 	const maxToResumeOperators = 8
+	// Where workers stop first and start last, each has a report of its own.
+	const maxToHibernateInOrder, maxToResumeInOrder = 5, 7
 	e := exploreModel(t, startStates()...)
 	disturbModel(t, e, e.States(), desiredFlipped)
-	type transition struct{ toRunning, isSpot, hasOperators bool }
+	type transition struct{ toRunning, isSpot, hasOperators, isOrdered bool }
 	most := map[transition]int{}
 	for _, s := range e.States() {
 		if !e.IsAtRest(s) {
@@ -331,12 +367,13 @@ func TestTransitionsTakeFewStatusWrites(t *testing.T) {
 				writes++
 			}
 		}
-		kind := transition{flipped.wantsRunning(), s.spot, s.operators != noOperators}
+		kind := transition{flipped.wantsRunning(), s.spot, s.operators != noOperators, s.isOrdered}
 		most[kind] = max(most[kind], writes)
 	}
 	for kind, limit := range map[transition]int{
-		{true, false, false}: maxToResume, {true, true, false}: maxToReplace, {false, false, false}: maxToHibernate, {false, true, false}: maxToHibernate,
-		{true, false, true}: maxToResumeOperators, {false, false, true}: maxToHibernate,
+		{true, false, false, false}: maxToResume, {true, true, false, false}: maxToReplace, {false, false, false, false}: maxToHibernate, {false, true, false, false}: maxToHibernate,
+		{true, false, true, false}: maxToResumeOperators, {false, false, true, false}: maxToHibernate,
+		{true, false, false, true}: maxToResumeInOrder, {false, false, false, true}: maxToHibernateInOrder,
 	} {
 		if writes := most[kind]; writes == 0 || writes > limit {
 			t.Errorf("%+v: expected at most %d writes, found %d", kind, limit, writes)

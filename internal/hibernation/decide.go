@@ -25,7 +25,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "write the nodes down", When: func(o Observed) bool { return o.shouldHibernate() && !o.isHibernationOpen() }, Then: recordNodes},
 		{Name: "write spot machines down", When: func(o Observed) bool { return len(o.spotMachinesToAdd()) > 0 }, Then: recordSpotMachines},
 		{Name: "start machines again", When: Observed.awaitsSpotRecordInPart, Then: startMachinesAgain},
-		{Name: "stop machines", When: func(o Observed) bool { return o.shouldHibernate() && len(o.machinesToStop()) > 0 }, Then: stopMachines},
+		{Name: "stop machines", When: func(o Observed) bool { return o.shouldHibernate() && len(o.machinesToStopNow()) > 0 }, Then: stopMachines},
 		{Name: "terminate spot machines", When: func(o Observed) bool { return o.areOnlySpotMachinesLeft() && len(o.machinesToTerminate()) > 0 }, Then: terminateMachines},
 		{Name: "machines are stopping", When: Observed.shouldHibernate, Then: awaitStopped},
 

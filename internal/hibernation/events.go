@@ -4,12 +4,14 @@ package hibernation
 
 import (
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // CertificatesApproved lists the certificate requests that were approved, with their nodes.
@@ -48,6 +50,16 @@ func TransitionEvents(before []metav1.Condition, p Plan) []decision.Event {
 		}
 	}
 	return events
+}
+
+// OptionEvents tell an option that makes no sense, when it is reported first.
+func OptionEvents(before []metav1.Condition, options StopOptions, p Plan) []decision.Event {
+	isIgnored := func(message string) bool { return options.Ignored != "" && strings.Contains(message, options.Ignored) }
+	reported := meta.FindStatusCondition(before, hivev1.ClusterReadyCondition)
+	if !isIgnored(p.Ready.Message) || reported != nil && isIgnored(reported.Message) {
+		return nil
+	}
+	return []decision.Event{{Warning: true, Reason: stoprecord.EventAnnotationIgnored, Action: powerAction, Note: options.Ignored}}
 }
 
 // ApprovalEvent returns the event of an approval of certificate requests.

@@ -147,8 +147,11 @@ func harmfulEffects(o Observed, p Plan) []string {
 		if !o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt != nil || blocked {
 			wrong = append(wrong, "stops although nobody wants it, something blocks it or no record is safe")
 		}
-		if !slices.Equal(append(slices.Clone(do.IDs), o.recordedSpotMachines(actuator.Running)...), o.machineIDs(actuator.Running)) || len(do.IDs) == 0 {
+		if !slices.Equal(slices.Concat(do.StoppedLater, do.IDs, o.recordedSpotMachines(actuator.Running)), o.machineIDs(actuator.Running)) || len(do.IDs) == 0 {
 			wrong = append(wrong, "stops others than the running machines that are not terminated")
+		}
+		if isKept := o.keepsControlPlaneOn(); isKept == slices.Contains(do.IDs, "i-0") && o.Machines[0].State == actuator.Running {
+			wrong = append(wrong, "stops the control plane too early or too late")
 		}
 	case TerminateMachines:
 		if !o.shouldHibernate() || o.Record == nil || o.Record.ResumeStartedAt != nil || blocked {
@@ -170,8 +173,8 @@ func harmfulEffects(o Observed, p Plan) []string {
 		if o.shouldHibernate() && !o.hasUnrecordedSpotMachine() || !isSafe || blocked {
 			wrong = append(wrong, "starts although nobody wants it, something blocks it or no record is safe")
 		}
-		if !slices.Equal(do.IDs, o.machineIDs(actuator.Stopped)) || len(do.IDs) == 0 {
-			wrong = append(wrong, "starts others than the stopped machines")
+		if !slices.Equal(do.IDs, o.startableMachines()) || len(do.IDs) == 0 {
+			wrong = append(wrong, "starts others than the stopped machines, or a worker before its time")
 		}
 	case ApproveRequests:
 		if o.shouldHibernate() || o.API != Reachable || !slices.Equal(do.Requests, o.Approvable) {
@@ -179,11 +182,12 @@ func harmfulEffects(o Observed, p Plan) []string {
 		}
 	case NoAction:
 	}
-	if !o.shouldHibernate() && o.anyMachineIs(actuator.Stopped) && !blocked && o.isResuming() && len(o.Approvable) == 0 && len(o.machinesToReplace()) == 0 &&
-		!reflect.DeepEqual(p.Do, StartMachines{IDs: o.machineIDs(actuator.Stopped)}) {
+	if startable := o.startableMachines(); !o.shouldHibernate() && len(startable) > 0 && !blocked && o.isResuming() && len(o.Approvable) == 0 && len(o.machinesToReplace()) == 0 &&
+		!reflect.DeepEqual(p.Do, StartMachines{IDs: startable}) {
 		wrong = append(wrong, "leaves machines off")
 	}
-	if !o.shouldHibernate() && len(o.Approvable) > 0 && !blocked && p.Rule != "write the wake-up down" && !reflect.DeepEqual(p.Do, ApproveRequests{Requests: o.Approvable}) {
+	isOverdue := o.isOrderedResume() && !o.isRefused("i-1") && o.Machines[1].State == actuator.Stopped && o.Now.Sub(o.Record.ResumeStartedAt.Time) > controlPlaneStartWindow
+	if !o.shouldHibernate() && len(o.Approvable) > 0 && !blocked && !isOverdue && p.Rule != "write the wake-up down" && !reflect.DeepEqual(p.Do, ApproveRequests{Requests: o.Approvable}) {
 		wrong = append(wrong, "leaves nodes without their certificates")
 	}
 	if p.Hibernating.Reason == hivev1.HibernatingHibernationReason && !o.allMachinesAre(actuator.Stopped) {
@@ -206,6 +210,31 @@ func harmfulEffects(o Observed, p Plan) []string {
 		wrong = append(wrong, "forgets its record")
 	}
 	return wrong
+}
+
+// keepsControlPlaneOn reports whether the first machine has to wait for the second one, a worker that is on.
+func (o Observed) keepsControlPlaneOn() bool {
+	if !o.Options.WorkersFirst || len(o.Machines) < 2 || o.Machines[1].State == actuator.Stopped {
+		return false
+	}
+	isTerminated := slices.Contains(o.recordedSpotMachines(o.Machines[1].State), "i-1")
+	return !isTerminated && (o.isRefused("i-1") || o.Now.Sub(o.Record.SleepStartedAt.Time) < workersStopWindow)
+}
+
+func (o Observed) isOrderedResume() bool {
+	return o.Options.WorkersFirst && len(o.Machines) == 2 && o.isResuming()
+}
+
+// startableMachines are those that are off, without a worker that has to wait for the control plane.
+func (o Observed) startableMachines() []string {
+	stopped := o.machineIDs(actuator.Stopped)
+	if !o.isOrderedResume() || o.Now.Sub(o.Record.ResumeStartedAt.Time) > controlPlaneStartWindow {
+		return stopped
+	}
+	if isUp := o.Machines[0].State == actuator.Running || o.isRefused("i-0"); isUp && o.API == Reachable {
+		return stopped
+	}
+	return slices.DeleteFunc(stopped, func(id string) bool { return id == "i-1" })
 }
 
 // recordedSpotMachines are those in one of the states.
@@ -264,6 +293,10 @@ func observations() iter.Seq[Observed] {
 	return func(yield func(Observed) bool) {
 		for _, o := range objectFacts() {
 			for _, machines := range machineSets() {
+				o.Options.WorkersFirst = len(machines) > 0 && machines[0].Role != actuator.UnknownRole
+				if o.Options.WorkersFirst && !mayBeOrdered(o) {
+					continue // What goes before it is the same without an order.
+				}
 				for _, cluster := range apiObservations() {
 					for _, refusal := range []*OrderRefusal{nil, {ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}, {ObservationError{actuator.Other, "Protected"}, []string{"i-0"}}} {
 						o.Machines, o.API, o.APIMessage = machines, cluster.API, cluster.APIMessage
@@ -277,6 +310,10 @@ func observations() iter.Seq[Observed] {
 			}
 		}
 	}
+}
+
+func mayBeOrdered(o Observed) bool {
+	return NeedsCloud(o) && o.Incompatible == "" && o.ObservationError == nil && o.SyncAwaitedUntil.IsZero() && o.RequestedAt.IsZero()
 }
 
 // objectFacts are what the object alone says, and whether its cloud could be asked.
@@ -330,7 +367,22 @@ func hibernationRecords() []*hivev1.HibernationRecord {
 	}
 }
 
+// machineSets are few machines, and the same ones with roles.
 func machineSets() [][]actuator.Machine {
+	list := setsWithoutRoles()
+	for _, set := range list {
+		ordered := slices.Clone(set)
+		for i := range ordered {
+			ordered[i].Role = machineRole(i)
+		}
+		if len(set) == 2 {
+			list = append(list, ordered)
+		}
+	}
+	return list
+}
+
+func setsWithoutRoles() [][]actuator.Machine {
 	list := [][]actuator.Machine{nil}
 	states := []actuator.MachineState{actuator.Running, actuator.Stopping, actuator.Stopped, actuator.Starting}
 	for i, first := range states {

@@ -18,7 +18,7 @@ import (
 
 func clusterHibernates(o Observed) Plan {
 	p := hibernatedPlan(o, hivev1.HibernatingHibernationReason, "Every machine is stopped"+o.timeoutNote())
-	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates"+o.stopNote())
+	p.Ready = decision.False(hivev1.HibernatingHibernationReason, "The cluster hibernates"+o.stopNote()+o.Options.ignoredNote())
 	p.Record = withAsleepAt(p.Record, new(metav1.NewTime(o.Now)))
 	p.RequeueAfter = asleepInterval
 	if left := closeLookWindow - o.Now.Sub(p.Record.AsleepAt.Time); left > 0 {
@@ -61,7 +61,11 @@ func recordNodes(o Observed) Plan {
 
 func stopMachines(o Observed) Plan {
 	p := awaitStopped(o)
-	p.Do = StopMachines{IDs: o.machinesToStop(), TerminatedLater: o.machinesToTerminate()}
+	do := StopMachines{IDs: o.machinesToStopNow(), TerminatedLater: o.machinesToTerminate()}
+	if o.awaitsWorkersOff() {
+		do.StoppedLater = o.withoutWorkers(o.machinesToStop())
+	}
+	p.Do = do
 	p.Record = withAsleepAt(p.Record, nil)
 	return o.restRefused(p)
 }
@@ -116,7 +120,7 @@ func clusterAsleepCondition() decision.Condition {
 
 func stoppingCondition(o Observed) decision.Condition {
 	if o.Refusal != nil && o.isHibernationOpen() && len(o.machinesToStop())+len(o.machinesToTerminate()) > 0 {
-		return decision.False(hivev1.FailedToStopReason, o.Refusal.Message+o.refusedStopNote())
+		return decision.False(hivev1.FailedToStopReason, o.Refusal.Message+o.refusedStopNote()+o.stopOrderNote())
 	}
 	if o.areOnlySpotMachinesLeft() {
 		return decision.False(hivev1.TerminatingSpotMachinesReason,
@@ -125,9 +129,10 @@ func stoppingCondition(o Observed) decision.Condition {
 	// Machines are named only once they are late: a message that changes with every machine is a write each.
 	if o.isHibernationOpen() && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
 		pending := slices.Concat(o.machinesToStop(), o.machinesToTerminate(), o.machineIDs(actuator.Stopping, actuator.Starting))
-		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop", o.machineNames(pending)))
+		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop%s", o.machineNames(pending), o.stopOrderNote()))
 	}
-	return decision.False(hivev1.StoppingMachinesReason, fmt.Sprintf("Stopping the cluster's %d machines%s", len(o.Machines), o.unrecordedNodesWarning()))
+	return decision.False(hivev1.StoppingMachinesReason,
+		fmt.Sprintf("Stopping the cluster's %d machines%s%s%s", len(o.Machines), o.unrecordedNodesWarning(), o.stopOrderNote(), o.Options.ignoredNote()))
 }
 
 // refusedStopNote says how much of the cluster runs that cannot be stopped, and what to do about it.

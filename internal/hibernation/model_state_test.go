@@ -27,6 +27,8 @@ type modelState struct {
 	// spot says that the second machine cannot be stopped, and is one of a MachineSet; isNew says that it took the place of another one.
 	// An id that comes back stands for a third one: no record names both.
 	spot, isNew bool
+	// isOrdered says that the second machine is a worker, which is stopped before the first one, of the control plane, and started after it.
+	isOrdered bool
 	// apiPasses counts the passes since the first machine runs, up to apiBootPasses.
 	apiPasses int
 	nodes     [2]modelNode
@@ -130,6 +132,10 @@ func ageOf(t *metav1.Time) age {
 // transitionPasses is how many passes a machine takes to stop or start.
 func transitionPasses(i int) int { return [...]int{2, 4}[i] }
 
+func machineRole(i int) actuator.MachineRole {
+	return [...]actuator.MachineRole{actuator.ControlPlaneRole, actuator.WorkerRole}[i]
+}
+
 func nodeName(i int) string    { return [...]string{"n0", "n1"}[i] }
 func machineID(i int) string   { return [...]string{"i-0", "i-1", "i-2"}[i] }
 func requestName(i int) string { return [...]string{"csr-0", "csr-1"}[i] }
@@ -167,7 +173,7 @@ func (s modelState) nodeReports(i int) bool {
 
 // observeState returns what the controller would observe, in its order.
 func (s modelState) observeState(d disturbance) Observed {
-	o := Observed{Now: modelTime(), Installed: true, DesiredPowerState: s.desired, RequestedBy: "somebody", Record: s.record.record()}
+	o := Observed{Now: modelTime(), Installed: true, DesiredPowerState: s.desired, RequestedBy: "somebody", Record: s.record.record(), Options: StopOptions{WorkersFirst: s.isOrdered}}
 	if d == cloudUnreachable {
 		o.ObservationError = &ObservationError{Class: actuator.Unreachable, Message: "The cloud does not answer"}
 		return o
@@ -177,7 +183,7 @@ func (s modelState) observeState(d disturbance) Observed {
 			m.state = m.stateBefore()
 		}
 		if m.state != gone {
-			o.Machines = append(o.Machines, actuator.Machine{ID: s.idOf(i), State: m.state, Spot: i == 1 && s.spot})
+			o.Machines = append(o.Machines, actuator.Machine{ID: s.idOf(i), State: m.state, Spot: i == 1 && s.spot, Role: machineRole(i)})
 		}
 	}
 	o.Refusal = s.lastRefusal()
@@ -231,7 +237,7 @@ func (s modelState) lastRefusal() *OrderRefusal {
 	isHibernating := !s.wantsRunning() && s.record.exists && s.record.resume == never
 	switch {
 	case s.spot && isHibernating && second == actuator.Running && !s.mayBeTerminated():
-		return &OrderRefusal{ObservationError{actuator.Other, "A spot machine cannot be stopped"}, []string{s.idOf(0), s.idOf(1)}}
+		return &OrderRefusal{ObservationError{actuator.Other, "A spot machine cannot be stopped"}, s.refusedStop()}
 	case s.mayBeTerminated():
 		if s.refuses == stops && second == actuator.Running && s.machines[0].state == actuator.Stopped {
 			return &OrderRefusal{ObservationError{actuator.Other, "The cloud refused to terminate it"}, []string{s.idOf(1)}}
@@ -240,10 +246,18 @@ func (s modelState) lastRefusal() *OrderRefusal {
 	case s.refuses == starts && s.wantsRunning() && second == actuator.Stopped && s.record.resume != never:
 		return &OrderRefusal{ObservationError{actuator.NoCapacity, "The cloud has no room for it"}, []string{s.idOf(1)}}
 	case s.refuses == stops && isHibernating && second == actuator.Running:
-		return &OrderRefusal{ObservationError{actuator.Other, "The cloud refused to stop i-1"}, []string{s.idOf(0), s.idOf(1)}}
+		return &OrderRefusal{ObservationError{actuator.Other, "The cloud refused to stop i-1"}, s.refusedStop()}
 	default:
 		return nil
 	}
+}
+
+// refusedStop are the machines of an order to stop the second one.
+func (s modelState) refusedStop() []string {
+	if s.isOrdered {
+		return []string{s.idOf(1)}
+	}
+	return []string{s.idOf(0), s.idOf(1)}
 }
 
 // reconcileOnce is one pass of the controller: observe, decide, act, save. The disturbance says what goes wrong in it.
@@ -481,6 +495,6 @@ func noRecord() modelRecord {
 
 // format shows a state to the reader of a failure.
 func (s modelState) format() string {
-	return fmt.Sprintf("want %s; machines %v, spot %t, new %t, refused %q, API %d, nodes %v, operators %q; record %+v; reported %s/%s",
-		s.desired, s.machines, s.spot, s.isNew, s.refuses, s.apiPasses, s.nodes, s.operators, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
+	return fmt.Sprintf("want %s, ordered %t; machines %v, spot %t, new %t, refused %q, API %d, nodes %v, operators %q; record %+v; reported %s/%s",
+		s.desired, s.isOrdered, s.machines, s.spot, s.isNew, s.refuses, s.apiPasses, s.nodes, s.operators, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
 }

@@ -32,6 +32,8 @@ type Observed struct {
 	// SyncAwaitedUntil is until when at the latest a hibernation waits for the cluster's SyncSets to be applied for the first time; zero if
 	// it does not.
 	SyncAwaitedUntil time.Time
+	// Options are how its owner wants the cluster to be stopped.
+	Options StopOptions
 	// RequestedBy is who asked, and RequestedAt when; empty and zero if the API server did not note it.
 	RequestedBy string
 	RequestedAt time.Time

@@ -44,8 +44,9 @@ type Action interface{ isAction() }
 // NoAction changes nothing.
 type NoAction struct{}
 
-// StopMachines asks the cloud to stop machines. None is stopped without the rights to terminate those that are to be terminated later.
-type StopMachines struct{ IDs, TerminatedLater []string }
+// StopMachines asks the cloud to stop machines. None is stopped without the rights to stop those that are to be stopped later, and to
+// terminate those that are to be terminated later.
+type StopMachines struct{ IDs, StoppedLater, TerminatedLater []string }
 
 // TerminateMachines asks the cloud to end machines for good.
 type TerminateMachines struct{ IDs []string }

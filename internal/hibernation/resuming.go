@@ -39,7 +39,7 @@ func awaitStarted(o Observed) Plan {
 // withAction adds what is done for a cluster that should run, whatever is reported of it: first certificates are approved, then Machines
 // are replaced, and then machines are started. One that is refused keeps no node from its certificates.
 func (o Observed) withAction(p Plan) Plan {
-	stopped, replaced := o.machineIDs(actuator.Stopped), o.machinesToReplace()
+	stopped, replaced := o.machinesToStart(), o.machinesToReplace()
 	if o.NoActuator == "" && len(o.missingMachines()) > 0 {
 		since := resumeRecord(o).ResumeStartedAt.Time
 		p.CloudInterval = cloudInterval(since, o.Now)
@@ -48,6 +48,8 @@ func (o Observed) withAction(p Plan) Plan {
 		}
 	}
 	switch {
+	case o.mayStartOverdueWorkers():
+		p.Do = StartMachines{IDs: stopped}
 	case len(o.Approvable) > 0:
 		// The cluster gets a moment to show what came of the approvals.
 		p.Do, p.ProbeInterval = ApproveRequests{Requests: o.Approvable}, minProbeInterval
@@ -113,7 +115,7 @@ func clusterRuns(o Observed) Plan {
 		p.ProbeInterval = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
 	}
 	p.Degraded = o.operatorsCondition()
-	p.Ready.Message += o.endedStopNote() + o.timerNote(p.Record)
+	p.Ready.Message += o.endedStopNote() + o.timerNote(p.Record) + o.Options.ignoredNote()
 	return o.withAction(p)
 }
 
@@ -194,9 +196,9 @@ func startingCondition(o Observed) decision.Condition {
 		return decision.False(hivev1.FailedToStartMachinesReason, o.Refusal.Message)
 	}
 	if o.Now.Sub(resumeRecord(o).ResumeStartedAt.Time) > lateAfter {
-		return decision.False(hivev1.WaitingForMachinesReason, fmt.Sprintf("Waiting for %s to start", o.machineNames(o.missingMachines())))
+		return decision.False(hivev1.WaitingForMachinesReason, fmt.Sprintf("Waiting for %s to start%s", o.machineNames(o.missingMachines()), o.startOrderNote()))
 	}
-	return decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Starting the cluster's %d machines", len(o.Machines)))
+	return decision.False(hivev1.StartingMachinesReason, fmt.Sprintf("Starting the cluster's %d machines%s", len(o.Machines), o.startOrderNote()))
 }
 
 // stalledCondition says that a hibernation or a resume does not come to its end, and where it hangs.

@@ -196,6 +196,12 @@ func (c *CloudServer) RunInstances(t testing.TB, infraID string, n int) []string
 	return ids
 }
 
+// RunInstance makes one machine without a command, and returns its id.
+func (c *CloudServer) RunInstance(t testing.TB, infraID, name string) string {
+	t.Helper()
+	return c.runInstance(t, infraID, name)
+}
+
 // RunSpotInstance makes a machine of a one-time spot request, which can be terminated only.
 func (c *CloudServer) RunSpotInstance(t testing.TB, infraID, name string) string {
 	t.Helper()

@@ -134,6 +134,8 @@ const (
 const (
 	// AwaitAllMachinesAnnotation keeps a cluster that resumes from running without machines that do not start, when it parses as true.
 	AwaitAllMachinesAnnotation = "torpor.dev/await-all-machines"
+	// StopOrderAnnotation says in which order the machines of the cluster are stopped; without it all are stopped, and started, at once.
+	StopOrderAnnotation = "torpor.dev/stop-order"
 	// ResumeRequestedAtAnnotation is a time in RFC 3339: spec.hibernateAfter counts from it, and a cluster that sleeps by it since before then resumes.
 	ResumeRequestedAtAnnotation = "torpor.dev/resume-requested-at"
 	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment when it parses as true.
@@ -151,6 +153,9 @@ const (
 	// VersionMajorMinorPatchLabel is the same without a suffix.
 	VersionMajorMinorPatchLabel = "hive.openshift.io/version-major-minor-patch"
 )
+
+// StopWorkersFirst is the value of StopOrderAnnotation by which workers are stopped before the control plane, and started after it.
+const StopWorkersFirst = "workers-first"
 
 // HibernationRecord is the record of the last hibernation. It is written before the first machine is stopped and kept
 // until the next hibernation, so that a restart of the manager at any moment loses nothing.

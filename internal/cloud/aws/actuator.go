@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"slices"
@@ -253,6 +254,7 @@ func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, pa
 				Account: c.accountName(awssdk.ToString(reservation.OwnerId)), Spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
 			}
 			for _, owner := range owners {
+				machine.Role = actuator.FindRole(eachTag(i), owner, machine.Name)
 				found[owner] = append(found[owner], machine)
 				count++
 			}
@@ -308,6 +310,17 @@ func tagValue(i types.Instance, key string) string {
 		}
 	}
 	return ""
+}
+
+// eachTag yields the tags of an instance.
+func eachTag(i types.Instance) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for _, tag := range i.Tags {
+			if !yield(awssdk.ToString(tag.Key), awssdk.ToString(tag.Value)) {
+				return
+			}
+		}
+	}
 }
 
 func isTerminated(i types.Instance) bool {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 
@@ -99,10 +100,23 @@ func (c *accountClient) addMachines(found map[string][]actuator.Machine, page []
 		}
 		machine.State, machine.HoldsCapacity = powerStateOf(vm)
 		for _, owner := range owners {
+			// A group is named after its cluster unless its owner chose otherwise.
+			machine.Role = actuator.FindRole(eachTag(vm), strings.TrimSuffix(strings.ToLower(owner), "-rg"), id.Name)
 			found[owner] = append(found[owner], machine)
 		}
 	}
 	return nil
+}
+
+// eachTag yields the tags of a machine.
+func eachTag(vm *armcompute.VirtualMachine) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		for key, value := range vm.Tags {
+			if value != nil && !yield(key, *value) {
+				return
+			}
+		}
+	}
 }
 
 func isBeingDeleted(vm *armcompute.VirtualMachine) bool {

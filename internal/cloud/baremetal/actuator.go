@@ -110,6 +110,9 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 			machines[i] = actuator.Machine{ID: t.Machines[i].Name, State: actuator.Starting, Note: messageOf(err)}
 		}
 	}
+	for i := range machines {
+		machines[i].Role = actuator.FindRole(nil, "", machines[i].ID)
+	}
 	if err := combineErrors("look at machines", namesOf(t), errs); ctx.Err() != nil || err != nil && !slices.Contains(errs, nil) {
 		return nil, cmp.Or(ctx.Err(), err)
 	}

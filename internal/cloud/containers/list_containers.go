@@ -48,7 +48,7 @@ func (c *engineClient) listMachines(ctx context.Context, selectors []string) (ma
 			return readContainers(body, func(e *engineContainer) {
 				for _, selector := range selectors {
 					if e.isSelectedBy(selector) {
-						found[selector] = append(found[selector], c.machineOf(e))
+						found[selector] = append(found[selector], c.machineOf(e, selector))
 					}
 				}
 			})
@@ -103,12 +103,21 @@ func (e *engineContainer) isSelectedBy(selector string) bool {
 	return slices.ContainsFunc(e.Names, func(name string) bool { return strings.HasPrefix(strings.TrimPrefix(name, "/"), selector) })
 }
 
-func (c *engineClient) machineOf(e *engineContainer) actuator.Machine {
+// nameIn returns what a selector says of the names of a cluster's containers: kind and k3d have the cluster's own name in the label.
+func nameIn(selector string) string {
+	if _, value, isLabel := strings.Cut(selector, "="); isLabel {
+		return value
+	}
+	return selector
+}
+
+func (c *engineClient) machineOf(e *engineContainer, selector string) actuator.Machine {
 	m := actuator.Machine{ID: e.ID, Account: c.owner, Addresses: e.addresses()}
 	if len(e.Names) > 0 {
 		name := strings.ToValidUTF8(strings.TrimPrefix(e.Names[0], "/"), "")
 		m.Name = name[:min(len(name), maxNameBytes)]
 	}
+	m.Role = actuator.FindRole(maps.All(e.Labels), nameIn(selector), m.Name)
 	m.State, m.HoldsCapacity = stateOf(e.State)
 	m.State = c.stops.Follow(e.ID, m.State)
 	return m

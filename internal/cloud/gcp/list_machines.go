@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -153,7 +154,7 @@ func (c *projectAccount) addPage(found map[string][]actuator.Machine, page insta
 				return 0, unreachableErrorf(list, "its answer is not one of Compute Engine")
 			}
 			if owner := ownerOf(&items.Instances[i], infraIDs); owner != "" {
-				found[owner] = append(found[owner], c.describeMachine(name, &items.Instances[i]))
+				found[owner] = append(found[owner], c.describeMachine(name, owner, &items.Instances[i]))
 			}
 		}
 	}
@@ -176,8 +177,10 @@ func ownerOf(vm *computeInstance, infraIDs []string) string {
 	return owner
 }
 
-func (c *projectAccount) describeMachine(name machineName, vm *computeInstance) actuator.Machine {
-	machine := actuator.Machine{ID: name.id(), Name: name.name, State: stateOf(vm.Status), Account: c.owner}
+func (c *projectAccount) describeMachine(name machineName, owner string, vm *computeInstance) actuator.Machine {
+	machine := actuator.Machine{
+		ID: name.id(), Name: name.name, State: stateOf(vm.Status), Account: c.owner, Role: actuator.FindRole(maps.All(vm.Labels), owner, name.name),
+	}
 	for _, i := range vm.Interfaces {
 		machine.Addresses = append(machine.Addresses, i.NetworkIP)
 		for _, outside := range i.AccessConfigs {

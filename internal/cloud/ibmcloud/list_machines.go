@@ -116,7 +116,7 @@ func addPage(found map[string][]actuator.Machine, page []vpcInstance, infraIDs [
 		}
 		for _, infraID := range infraIDs {
 			if isOwnedBy(vm, infraID) {
-				found[infraID] = append(found[infraID], describeMachine(vm))
+				found[infraID] = append(found[infraID], describeMachine(vm, infraID))
 			}
 		}
 	}
@@ -128,8 +128,9 @@ func isOwnedBy(vm *vpcInstance, infraID string) bool {
 	return strings.HasPrefix(vm.Name, infraID+"-") && (vm.VPC.Name == infraID+vpcSuffix || vm.ResourceGroup.Name == infraID)
 }
 
-func describeMachine(vm *vpcInstance) actuator.Machine {
+func describeMachine(vm *vpcInstance, infraID string) actuator.Machine {
 	machine := actuator.Machine{ID: vm.ID, Name: strings.ToValidUTF8(vm.Name, ""), State: stateOf(vm.Status), Account: ownerOf(vm.CRN)}
+	machine.Role = actuator.FindRole(nil, infraID, vm.Name)
 	for _, a := range slices.Concat(vm.Attachments, vm.Interfaces) {
 		if a.PrimaryIP.Address != "" && !slices.Contains(machine.Addresses, a.PrimaryIP.Address) && len(machine.Addresses) < maxAddresses {
 			machine.Addresses = append(machine.Addresses, a.PrimaryIP.Address)

@@ -78,6 +78,7 @@ func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []strin
 		return "", actuator.Machine{}, err
 	}
 	machine := actuator.Machine{ID: d.String(), Name: strings.ToValidUTF8(d.name, ""), State: machineStateOf(state)}
+	machine.Role = actuator.FindRole(nil, infraID, d.name)
 	machine.HoldsCapacity = state.state == stateCrashed || state.state == statePMSuspended
 	if machine.State == actuator.Running && pending.isPending(d) {
 		machine.State = actuator.Stopping

@@ -72,6 +72,7 @@ func (c *projectClient) addMachines(found map[string][]actuator.Machine, page []
 		name := strings.ToValidUTF8(s.Name, "")
 		found[infraID] = append(found[infraID], actuator.Machine{
 			ID: s.ID, Name: name[:min(len(name), maxNameBytes)], State: stateOf(s), Account: c.owner, Addresses: addressesOf(s),
+			Role: actuator.FindRole(maps.All(s.Metadata), infraID, name),
 		})
 	}
 	return nil

@@ -35,8 +35,9 @@ const parallelReads = 32
 type order struct {
 	verb Verb
 	ids  []string
-	// terminatedLater are machines that are to be terminated after this stop: none is stopped without the rights to that.
-	terminatedLater []string
+	// stoppedLater and terminatedLater are machines that are to be stopped or terminated after this stop: none is stopped without the rights
+	// to that.
+	stoppedLater, terminatedLater []string
 	// isOpen is set until the cloud has answered.
 	isOpen bool
 	since  time.Time
@@ -79,15 +80,18 @@ func (c confirmedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 // Order has machines of a cluster stopped, started or terminated, and returns at once. Machines that were refused rest for a time. A
 // refusal stands until the cloud has taken an order: Look tells it.
 func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
-	s.orderAfterCheck(name, verb, ids, nil, rest)
+	s.orderAfterCheck(name, verb, StopOrder{IDs: ids}, rest)
 }
 
-// OrderStop is an Order to stop machines before others are terminated. None is stopped without the rights to terminate those.
-func (s *Service) OrderStop(name types.NamespacedName, ids, terminatedLater []string, rest time.Duration) {
-	s.orderAfterCheck(name, StopVerb, ids, terminatedLater, rest)
+// StopOrder is that machines are to be stopped before others are stopped or terminated.
+type StopOrder struct{ IDs, StoppedLater, TerminatedLater []string }
+
+// OrderStop is an Order to stop machines before others. None is stopped without the rights that are needed later.
+func (s *Service) OrderStop(name types.NamespacedName, wanted StopOrder, rest time.Duration) {
+	s.orderAfterCheck(name, StopVerb, wanted, rest)
 }
 
-func (s *Service) orderAfterCheck(name types.NamespacedName, verb Verb, ids, terminatedLater []string, rest time.Duration) {
+func (s *Service) orderAfterCheck(name types.NamespacedName, verb Verb, wanted StopOrder, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clusters[name]
@@ -99,12 +103,13 @@ func (s *Service) orderAfterCheck(name types.NamespacedName, verb Verb, ids, ter
 		delete(c.account.pending, name)
 		c.order = &order{verb: verb}
 	}
-	o := c.order
+	o, ids := c.order, wanted.IDs
 	if now.Before(o.refusedAt.Add(time.Duration(float64(rest) * o.stretch))) {
 		ids = without(ids, o.refusedIDs)
 	}
 	if len(ids) > 0 && !o.isOpen && !c.confirmed.covers(verb, ids, now) {
-		o.ids, o.terminatedLater, o.isOpen, o.since = slices.Clone(ids), slices.Clone(terminatedLater), true, now
+		o.ids, o.isOpen, o.since = slices.Clone(ids), true, now
+		o.stoppedLater, o.terminatedLater = slices.Clone(wanted.StoppedLater), slices.Clone(wanted.TerminatedLater)
 		c.account.pending[name] = o
 		if !c.account.isOrdering[verb] {
 			s.wakeBy(later(now.Add(gatherTime), c.account.nextOrder))
@@ -307,7 +312,7 @@ func requireRights(ctx context.Context, batch actuator.BatchActuator, orders []*
 func askForRights(ctx context.Context, batch actuator.BatchActuator, orders []*clusterOrder) error {
 	var ids, terminatedLater []string
 	for _, o := range orders {
-		ids, terminatedLater = append(ids, o.ids...), append(terminatedLater, o.terminatedLater...)
+		ids, terminatedLater = slices.Concat(ids, o.ids, o.stoppedLater), append(terminatedLater, o.terminatedLater...)
 	}
 	if err := batch.RequireStopRights(ctx, orders[0].target, ids); err != nil || len(terminatedLater) == 0 {
 		return err

@@ -60,7 +60,7 @@ func TestNothingIsStoppedWithoutTheRightsToTerminateLater(t *testing.T) {
 			runFleet(t, func(t *testing.T, f *fleet) {
 				cloud := row.cloud(f.cloud)
 				f.know(cloud)
-				f.service.OrderStop(named("c"), []string{"c-0"}, []string{"c-1"}, 0)
+				f.service.OrderStop(named("c"), StopOrder{IDs: []string{"c-0"}, TerminatedLater: []string{"c-1"}}, 0)
 				elapse(2 * time.Second)
 				seen := f.know(cloud)
 				if isStopped := len(f.cloud.machines) > 0; isStopped != (row.want == "") || isStopped != (seen.Refused == nil) {

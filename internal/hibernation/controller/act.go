@@ -22,7 +22,7 @@ import (
 func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
-		c.accounts.OrderStop(seen.name, do.IDs, do.TerminatedLater, plan.RetryAfter)
+		c.accounts.OrderStop(seen.name, accounts.StopOrder{IDs: do.IDs, StoppedLater: do.StoppedLater, TerminatedLater: do.TerminatedLater}, plan.RetryAfter)
 	case hibernation.TerminateMachines:
 		log.FromContext(ctx).Info("Terminating spot machines", "machines", do.IDs)
 		c.accounts.Order(seen.name, accounts.TerminateVerb, do.IDs, plan.RetryAfter)

@@ -35,8 +35,9 @@ type clusterSetup struct {
 	cd *hivev1.ClusterDeployment
 	// keys and kubeconfig are the two Secrets; nil makes none.
 	keys, kubeconfig map[string][]byte
-	// machines at the cloud.
+	// machines at the cloud, or what those are called after the cluster.
 	machines int
+	named    []string
 	// cloud has them; the environment's unless a test disturbs it for all.
 	cloud *testenv.CloudServer
 	// endpoint is where the manager calls that cloud; its own unless set.
@@ -75,7 +76,10 @@ func (e *env) newCluster(t *testing.T, edit func(*clusterSetup)) *testCluster {
 	if r.endpoint != "" {
 		r.keys["endpoint_url"] = []byte(r.endpoint)
 	}
-	if r.machines > 0 {
+	for _, name := range r.named {
+		s.ids = append(s.ids, s.cloud.RunInstance(t, s.infraID, s.infraID+"-"+name))
+	}
+	if r.machines > 0 && len(r.named) == 0 {
 		s.ids = s.cloud.RunInstances(t, s.infraID, r.machines)
 	}
 	s.putSecret(t, cloudSecret, r.keys)

@@ -42,6 +42,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 		Scheduled:         scheduled,
 		DesiredPowerState: hibernation.DesiredPowerState(spec, timer, cd.Status.Hibernation, now),
 		Timer:             timer,
+		Options:           hibernation.ReadStopOptions(cd.Annotations),
 		RequestedBy:       requestedBy,
 		RequestedAt:       requestedAt,
 		Invalid:           cmp.Or(missingFields(cd), malformed),

@@ -73,6 +73,7 @@ func scenarios() map[string]func(*testing.T, *env) {
 		"a cluster that is deleted while it hibernates is left as it is":        deletedWhileHibernated,
 		"a cluster whose time is over hibernates, and resumes when it is asked": hibernatesAfterItsTime,
 		"a young cluster hibernates once it has got its SyncSets":               awaitsFirstSync,
+		"workers stop before the control plane, and start after it":             stopsWorkersFirst,
 		"a stop ends at its time, whatever the spec goes on to say":             endsStopAtItsTime,
 		"a stop that was over before anybody looked stops nothing":              ignoresStopThatIsOver,
 	}

@@ -27,6 +27,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 		c.pool.Watch(seen.name, plan.ProbeInterval)
 	}
 	events := append(hibernation.StopEvents(cd.Status.Stops, seen.Stops), hibernation.TransitionEvents(cd.Status.Conditions, plan)...)
+	events = append(events, hibernation.OptionEvents(cd.Status.Conditions, seen.Options, plan)...)
 	cd.Status.Stops = seen.Stops
 	var decided []csr.Verdict
 	if seen.approvals != nil {

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+// workersFirst makes the first machine one of the control plane, before which the second one is to be stopped.
+func workersFirst(o *Observed) {
+	o.Options.WorkersFirst = true
+	o.Machines[0].Role, o.Machines[1].Role = actuator.ControlPlaneRole, actuator.WorkerRole
+}
+
+// beganBefore is the record of a hibernation that goes on.
+func beganBefore(d time.Duration) *hivev1.HibernationRecord {
+	r := openRecord()
+	r.SleepStartedAt = secondsAgo(d)
+	return r
+}
+
+func TestWorkersStopFirstAndStartLast(t *testing.T) {
+	const on, off, goingOff, goingOn = actuator.Running, actuator.Stopped, actuator.Stopping, actuator.Starting
+	const late = workersStopWindow + time.Second
+	stopping, starting := hivev1.StoppingHibernationReason, hivev1.ResumingHibernationReason
+	both, one := apiWithNodes(readyNode("n0"), readyNode("n1")), apiWithNodes(readyNode("n0"), staleNode("n1"))
+	stop := func(do StopMachines, ready string) expectedPlan {
+		return expectedPlan{"stop machines", do, stopping, ready, machineWaitInterval}
+	}
+	start := func(do Action, after time.Duration) expectedPlan {
+		return expectedPlan{"machines are starting", do, starting, hivev1.StartingMachinesReason, after}
+	}
+	awaitStop := expectedPlan{"machines are stopping", NoAction{}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
+	worker, controlPlane := []string{"i-1"}, []string{"i-0"}
+	all := []string{"i-0", "i-1"}
+	holdsCapacity := func(o *Observed) { o.Machines[1].HoldsCapacity = true }
+	silent := func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }
+	refusedWorker := func(o *Observed) {
+		o.Refusal = &OrderRefusal{ObservationError{actuator.Other, "Stop protection"}, []string{"i-1"}}
+	}
+	refusedControlPlane := func(o *Observed) {
+		o.Refusal = &OrderRefusal{ObservationError{actuator.NoCapacity, "No room"}, []string{"i-0"}}
+	}
+	unknownRoles := func(o *Observed) { o.Options.WorkersFirst = true }
+	onlyControlPlaneIsKnown := func(o *Observed) { o.Machines[1].Role = actuator.UnknownRole }
+	for name, row := range map[string]struct {
+		in   Observed
+		want expectedPlan
+	}{
+		"the worker is stopped first, with the rights to stop the control plane": {
+			observedCluster(wantHibernating, openRecord(), on, workersFirst), stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
+		},
+		"the nodes are written down before": {
+			observedCluster(wantHibernating, nil, on, workersFirst, both), expectedPlan{"write the nodes down", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately},
+		},
+		"the control plane waits for a worker that stops": {observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOff), workersFirst), awaitStop},
+		"the control plane waits for a worker that still starts": {
+			observedCluster(wantHibernating, openRecord(), on, secondMachine(goingOn), workersFirst), awaitStop,
+		},
+		"the control plane is stopped once the worker is off": {
+			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), workersFirst), stop(StopMachines{IDs: controlPlane}, hivev1.StoppingMachinesReason),
+		},
+		"a worker whose place is still paid for is none that is off": {
+			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), holdsCapacity, workersFirst),
+			stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
+		},
+		"a worker that hangs holds up the control plane for ten minutes": {
+			observedCluster(wantHibernating, beganBefore(late), on, secondMachine(goingOff), workersFirst), stop(StopMachines{IDs: controlPlane}, hivev1.WaitingForMachinesToStopReason),
+		},
+		"a worker that the cloud refuses to stop keeps the control plane on": {
+			observedCluster(wantHibernating, beganBefore(late), on, refusedWorker, workersFirst),
+			expectedPlan{"stop machines", StopMachines{IDs: worker, StoppedLater: controlPlane}, stopping, hivev1.FailedToStopReason, refusalRest(actuator.Other, secondsAgo(late).Time, modelTime())},
+		},
+		"a spot machine that is terminated last holds up nothing": {
+			observedCluster(wantHibernating, withSpot(openRecord()), on, secondSpotMachine(on), workersFirst),
+			stop(StopMachines{IDs: controlPlane, TerminatedLater: worker}, hivev1.StoppingMachinesReason),
+		},
+		"a machine of which nothing is known counts as a worker": {
+			observedCluster(wantHibernating, openRecord(), on, workersFirst, onlyControlPlaneIsKnown), stop(StopMachines{IDs: worker, StoppedLater: controlPlane}, hivev1.StoppingMachinesReason),
+		},
+		"where no machine is known to be of the control plane, all are stopped at once": {
+			observedCluster(wantHibernating, openRecord(), on, unknownRoles), stop(StopMachines{IDs: all}, hivev1.StoppingMachinesReason),
+		},
+		"a worker that somebody starts while the cluster sleeps is stopped": {
+			observedCluster(wantHibernating, beganBefore(time.Hour), off, secondMachine(on), workersFirst), stop(StopMachines{IDs: worker}, hivev1.WaitingForMachinesToStopReason),
+		},
+
+		"the control plane is started first": {observedCluster("", resumingRecord(time.Second), off, workersFirst), start(StartMachines{controlPlane}, machineWaitInterval)},
+		"the worker waits for a control plane that starts": {
+			observedCluster("", resumingRecord(time.Second), goingOn, secondMachine(off), workersFirst), start(NoAction{}, machineWaitInterval),
+		},
+		"the worker waits for the API server": {
+			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), silent, workersFirst), start(NoAction{}, minProbeInterval),
+		},
+		"the worker is started once the API server answers": {
+			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), one, workersFirst), start(StartMachines{worker}, minProbeInterval),
+		},
+		"the nodes of the control plane get their certificates before": {
+			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), one, withRequests("csr-0"), workersFirst), start(ApproveRequests{[]string{"csr-0"}}, minProbeInterval),
+		},
+		"the worker waits for the API server for five minutes": {
+			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
+			expectedPlan{"machines are starting", StartMachines{worker}, starting, hivev1.WaitingForMachinesReason, maxCloudInterval},
+		},
+		"a worker that has waited for long enough comes before approvals": {
+			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), one, withRequests("csr-0"), workersFirst),
+			expectedPlan{"machines are starting", StartMachines{worker}, starting, hivev1.WaitingForMachinesReason, maxCloudInterval},
+		},
+		"a machine of the control plane without capacity holds up no worker": {
+			observedCluster("", resumingRecord(time.Second), off, refusedControlPlane, one, workersFirst, func(o *Observed) {
+				o.Machines = append(o.Machines, actuator.Machine{ID: "i-2", State: on, Role: actuator.ControlPlaneRole})
+			}),
+			expectedPlan{"machines are starting", StartMachines{all}, starting, hivev1.FailedToStartMachinesReason, minProbeInterval},
+		},
+		"where no machine is known to be of the control plane, all are started at once": {
+			observedCluster("", resumingRecord(time.Second), off, unknownRoles), start(StartMachines{all}, machineWaitInterval),
+		},
+		"a worker that stops later is started without any order": {
+			observedCluster("", resumedRecord(time.Hour), on, secondMachine(off), silent, workersFirst),
+			expectedPlan{"awake, API silent", StartMachines{worker}, hivev1.RunningHibernationReason, hivev1.APIUnreachableReason, retryInterval},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			got := expectedPlan{p.Rule, p.Do, p.Hibernating.Reason, p.Ready.Reason, p.RequeueAfter}
+			if p.ProbeInterval > 0 {
+				got.RequeueAfter = min(got.RequeueAfter, p.ProbeInterval)
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReportsTellWhichMachinesComeFirst(t *testing.T) {
+	const on, off, goingOff = actuator.Running, actuator.Stopped, actuator.Stopping
+	silent := func(o *Observed) {
+		o.API, o.APIMessage, o.IsAPIProblemLasting = Unreachable, "the server refuses", true
+	}
+	withBadOrder := func(o *Observed) {
+		o.Options = ReadStopOptions(map[string]string{hivev1.StopOrderAnnotation: "masters-first"})
+	}
+	refusedWorker := func(o *Observed) {
+		o.Refusal = &OrderRefusal{ObservationError{actuator.Throttled, "Slow down"}, []string{"i-1"}}
+	}
+	const ignored = `; the annotation torpor.dev/stop-order is ignored: expected workers-first, found "masters-first"`
+	const unordered = "; all at once, because no machine's labels or name tell that it is of the control plane, as torpor.dev/stop-order asks for"
+	for name, row := range map[string]struct {
+		in   Observed
+		want string
+	}{
+		"workers stop before the record is saved": {
+			observedCluster(wantHibernating, nil, on, apiWithNodes(readyNode("n0")), workersFirst),
+			"Stopping the cluster's 2 machines; workers first, and the control plane once they are off, after ten minutes at the latest",
+		},
+		"workers stop": {
+			observedCluster(wantHibernating, openRecord(), on, workersFirst),
+			"Stopping the cluster's 2 machines; workers first, and the control plane once they are off, after ten minutes at the latest",
+		},
+		"workers have stopped": {
+			observedCluster(wantHibernating, openRecord(), on, secondMachine(off), workersFirst), "Stopping the cluster's 2 machines; the workers are off",
+		},
+		"a worker hangs": {
+			observedCluster(wantHibernating, beganBefore(workersStopWindow), on, secondMachine(goingOff), workersFirst),
+			"Waiting for i-0, worker (i-1) to stop; the control plane, too, although workers have not stopped in ten minutes: worker (i-1)",
+		},
+		"a worker is refused": {
+			observedCluster(wantHibernating, beganBefore(time.Hour), on, refusedWorker, workersFirst), "Slow down; the control plane is left on, because the cloud refuses to stop workers",
+		},
+		"no machine has a role": {
+			observedCluster(wantHibernating, openRecord(), on, func(o *Observed) { o.Options.WorkersFirst = true }), "Stopping the cluster's 2 machines" + unordered,
+		},
+		"an order makes no sense while machines stop": {observedCluster(wantHibernating, openRecord(), on, withBadOrder), "Stopping the cluster's 2 machines" + ignored},
+		"an order makes no sense while the cluster runs": {
+			observedCluster("", nil, on, apiWithNodes(), withBadOrder), "The cluster runs and answers" + ignored,
+		},
+		"an order makes no sense while the cluster sleeps": {observedCluster(wantHibernating, openRecord(), off, withBadOrder), "The cluster hibernates" + ignored},
+		"the control plane starts before the record is saved": {
+			observedCluster("", openRecord(), off, workersFirst),
+			"Starting the cluster's 2 machines; the control plane first, and workers once it answers, after five minutes at the latest",
+		},
+		"the control plane is refused by its own API server": {
+			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), silent, workersFirst),
+			"Starting the cluster's 2 machines; the control plane first, and workers once it answers, after five minutes at the latest: the server refuses",
+		},
+		"the control plane answers": {
+			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), apiWithNodes(readyNode("n0")), workersFirst),
+			"Starting the cluster's 2 machines; the control plane answers",
+		},
+		"the control plane does not answer": {
+			observedCluster("", resumingRecord(controlPlaneStartWindow), on, secondMachine(off), silent, workersFirst),
+			"Waiting for worker (i-1) to start; workers, too, although the control plane has not answered in five minutes: the server refuses",
+		},
+		"no machine has a role while they start": {
+			observedCluster("", resumingRecord(time.Second), off, func(o *Observed) { o.Options.WorkersFirst = true }), "Starting the cluster's 2 machines" + unordered,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Decide(row.in).Ready.Message; got != row.want {
+				t.Errorf("found\n%s\nwant\n%s", got, row.want)
+			}
+		})
+	}
+}
+
+func TestOptionsThatMakeNoSenseAreToldOnce(t *testing.T) {
+	options := ReadStopOptions(map[string]string{hivev1.StopOrderAnnotation: strings.Repeat("x", 100)})
+	if options.WorkersFirst || len(options.Ignored) > 200 {
+		t.Errorf("found %+v, want nothing but a short note", options)
+	}
+	plan := Decide(observedCluster("", nil, actuator.Running, apiWithNodes(), func(o *Observed) { o.Options = options }))
+	first := OptionEvents(nil, options, plan)
+	want := []decision.Event{{Warning: true, Reason: stoprecord.EventAnnotationIgnored, Action: powerAction, Note: options.Ignored}}
+	if diff := cmp.Diff(want, first); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	reported := []metav1.Condition{{Type: hivev1.ClusterReadyCondition, Message: plan.Ready.Message}}
+	if again := OptionEvents(reported, options, plan); len(again) != 0 {
+		t.Errorf("expected no event of what was told before, found %v", again)
+	}
+	if none := OptionEvents(nil, ReadStopOptions(nil), plan); len(none) != 0 {
+		t.Errorf("expected no event without options, found %v", none)
+	}
+}
