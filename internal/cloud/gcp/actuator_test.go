@@ -313,7 +313,7 @@ func TestMachinesAreDescribed(t *testing.T) {
 	id := c.Create(t, 1)[0]
 	found, err := cloud.actuator.Observe(t.Context(), c.Target())
 	m, _ := parseMachineName(id)
-	want := []actuator.Machine{{ID: id, Name: m.name, State: actuator.Running, Account: "gcp/" + goodProject, Addresses: []string{
+	want := []actuator.Machine{{ID: id, Name: m.name, State: actuator.Running, Role: actuator.WorkerRole, Account: "gcp/" + goodProject, Addresses: []string{
 		"10.0.0.7", "192.0.2.7", m.name, m.name + ".c." + goodProject + ".internal", m.name + "." + m.zone + ".c." + goodProject + ".internal",
 	}}}
 	if diff := cmp.Diff(want, found); err != nil || diff != "" {

@@ -187,7 +187,7 @@ func TestMachinesAreDescribed(t *testing.T) {
 	ids := c.Create(t, 2)
 	cloud.change(func() { cloud.instances[ids[1]].status = "deleting" })
 	found, err := cloud.actuator.Observe(t.Context(), c.Target())
-	want := []actuator.Machine{{ID: ids[0], Name: c.infraID + "-worker-1", State: actuator.Running, Account: "ibmcloud/" + goodAccount, Addresses: []string{"10.0.0.7"}}}
+	want := []actuator.Machine{{ID: ids[0], Name: c.infraID + "-worker-1", State: actuator.Running, Role: actuator.WorkerRole, Account: "ibmcloud/" + goodAccount, Addresses: []string{"10.0.0.7"}}}
 	if diff := cmp.Diff(want, found); err != nil || diff != "" {
 		t.Errorf("error %v, machines (-want +found):\n%s", err, diff)
 	}
