@@ -12,7 +12,7 @@ import (
 )
 
 // Where the owner of a cluster asks for it, workers are stopped first, and the control plane once they are seen off; at the resume the control
-// plane is started first, and workers once its API server answers (docs/adr/0035-workers-stop-first.md). Both waits have an end.
+// plane is started first, and workers once its API server answers (docs/adr/0036-workers-stop-first.md). Both waits have an end.
 
 const (
 	// workersStopWindow is for how long after a hibernation began its control plane is not stopped before the workers are off.
