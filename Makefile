@@ -77,8 +77,8 @@ e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes
 	@if why="$$(.ci/pods-can-run)"; then $(MAKE) run-e2e-pods; else echo "NOT RUN: the tests with real pods: $$why"; fi
 run-e2e-pods: node-parts torpor kubectl-moco mysql s3
 	@cd local && $(GOTEST) -v -count=1 -p 1 ./podcluster/e2e && cd .. && TORPOR_E2E=pods $(GOTEST) -v -count=1 ./internal/e2e/pods
-e2e-clouds e2e-machines: libvirt torpor ## Run the tests of clouds with Debian's nova, libvirtd, Docker (as root) and OpenIPMI's BMC; or, as root, a cluster of virtual machines
-	@$(MAKE) $(if $(findstring clouds,$@),nova engine bmc,guest) && TORPOR_E2E=$(@:e2e-%=%) $(GOTEST) -v -count=1 $(if $(findstring clouds,$@),./internal/cloud/... -run 'Contract|Nova|Real',./internal/e2e/machines)
+e2e-clouds e2e-machines: libvirt torpor ## Run the tests of clouds with Debian's nova, libvirtd, Docker (as root) and OpenIPMI's BMC, and time them; or, as root, a cluster of virtual machines
+	@$(MAKE) $(if $(findstring clouds,$@),nova engine bmc,guest) && TORPOR_E2E=$(@:e2e-%=%) TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench $(GOTEST) -v -count=1 -p 1 $(if $(findstring clouds,$@),./internal/cloud/... -run 'Contract|Nova|Real|Hibernates',./internal/e2e/machines)
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the generated pages
 	@.ci/generate
 fmt lint: ## Format or lint all modules

@@ -3,8 +3,15 @@
 package testenv
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,51 +21,137 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/torpor-dev/torpor/actuator"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
 
-// CloudSecret is the Secret of the account of a HibernationStory.
-const CloudSecret = "cloud"
+const (
+	// CloudSecret is the Secret of the account of a HibernationStory.
+	CloudSecret = "cloud"
+	// ChangeTime is how long a machine of a double takes to stop and to start in a HibernationStory.
+	ChangeTime = time.Second
+	// storyMachines is how many machines the cluster has.
+	storyMachines = 3
+	// worstShare is how many times as long as the platform alone a change may take, and worstOverhead how much longer in any case.
+	worstShare, worstOverhead = 10, 2 * time.Minute
+)
 
-// HibernationStory is a cluster at a cloud that hibernates and resumes. The API server of the hub is the cluster's own, too, with one
-// node that lives.
-type HibernationStory struct {
-	// Platform is where the machines are; its credentials are in CloudSecret.
-	Platform hivev1.Platform
-	// Metadata is what the machines are found by; the kubeconfig is filled in.
-	Metadata hivev1.ClusterMetadata
-	// Credentials is what the Secret has.
-	Credentials map[string][]byte
-	// Setup sets up the controller of hibernation.
-	Setup func(manager.Manager) error
-	// Check looks at the machines when the cluster says that it is in a state.
-	Check func(hivev1.PowerState)
+// PlatformCluster is a cluster at a platform, real or simulated, as the contract of actuators has it.
+type PlatformCluster interface {
+	Actuator() actuator.Actuator
+	Target() actuator.Target
+	Create(t *testing.T, n int) []string
 }
 
-// Run runs the story, and logs for how long each change took.
-func (s HibernationStory) Run(t *testing.T, env *Environment) (hibernated, resumed time.Duration) {
+// HibernationStory is a cluster at a platform that hibernates and resumes. The API server of the hub is the cluster's own, too, with one
+// node that lives.
+type HibernationStory struct {
+	// Counterpart is what stands for the platform, such as "double" or "Docker".
+	Counterpart string
+	Cluster     PlatformCluster
+	// Platform is where the machines are; its credentials, which are those of the cluster's target, are in CloudSecret.
+	Platform hivev1.Platform
+	// Metadata is what the machines are found by; without any it is the target's infraID. The kubeconfig is filled in.
+	Metadata hivev1.ClusterMetadata
+	// Setup sets up the controller of hibernation.
+	Setup func(manager.Manager) error
+	// Disturb, if set, does something to machines when the cluster says that it is in a state.
+	Disturb func(state hivev1.PowerState, ids []string)
+}
+
+// PlatformTimes are for how long a change of all machines of a cluster takes: until the cluster says so, and, for the same orders given by
+// hand, until the platform does.
+type PlatformTimes struct {
+	HibernateSeconds         float64 `json:"hibernate_seconds"`
+	StopSeconds              float64 `json:"platform_stop_seconds"`
+	HibernateOverheadSeconds float64 `json:"hibernate_overhead_seconds"`
+	ResumeSeconds            float64 `json:"resume_seconds"`
+	StartSeconds             float64 `json:"platform_start_seconds"`
+	ResumeOverheadSeconds    float64 `json:"resume_overhead_seconds"`
+}
+
+// Run runs the story with three machines, and adds a row to the table of platforms.
+func (s HibernationStory) Run(t *testing.T) {
 	t.Helper()
-	name := client.ObjectKey{Namespace: env.CreateNamespace(t), Name: "sleepy"}
+	env := StartAPIServer(t)
+	env.InstallCRDs(t, filepath.Join(crdFolder(t), "hive.openshift.io_clusterdeployments.yaml"))
+	ids, name := s.Cluster.Create(t, storyMachines), client.ObjectKey{Namespace: env.CreateNamespace(t), Name: "sleepy"}
+	target := s.Cluster.Target()
 	kubeconfig, err := os.ReadFile(env.KubeconfigPath(t))
 	ExpectNoError(t, err)
-	for secret, data := range map[string]map[string][]byte{CloudSecret: s.Credentials, "admin": {"kubeconfig": kubeconfig}} {
+	for secret, data := range map[string]map[string][]byte{CloudSecret: target.Credentials, "admin": {"kubeconfig": kubeconfig}} {
 		env.ExpectCreated(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: secret}, Data: data})
 	}
 	cd := BuildClusterDeployment(name, "", "")
 	cd.Spec.Platform, cd.Spec.ClusterMetadata, cd.Spec.PowerState = s.Platform, s.Metadata.DeepCopy(), hivev1.PowerStateRunning
+	cd.Spec.ClusterMetadata.InfraID = cmp.Or(s.Metadata.InfraID, target.InfraID)
 	cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name = "admin"
+	if listed := cd.Spec.Platform.BareMetal; listed != nil {
+		for _, m := range target.Machines {
+			listed.Machines = append(listed.Machines, hivev1.BareMetalMachine{Name: m.Name, BMC: m.Address})
+		}
+	}
 	env.ExpectCreated(t, cd)
 	lease := createLivingNode(t, env)
+
+	stopped := s.measurePlatform(t, ids, actuator.Stopped, s.Cluster.Actuator().Stop)
+	started := s.measurePlatform(t, ids, actuator.Running, s.Cluster.Actuator().Start)
 	StartManager(t, env, s.Setup)
-	s.awaitState(t, env, cd, lease, hivev1.PowerStateRunning)
-	hibernated = s.awaitState(t, env, cd, lease, hivev1.PowerStateHibernating)
-	resumed = s.awaitState(t, env, cd, lease, hivev1.PowerStateRunning)
-	t.Logf("hibernated in %s and resumed in %s", hibernated.Round(time.Millisecond), resumed.Round(time.Millisecond))
-	return hibernated, resumed
+	measure := func(want hivev1.PowerState, state actuator.MachineState) time.Duration {
+		took := awaitState(t, env, cd, lease, want)
+		ExpectNoError(t, s.expectMachines(t, state))
+		if s.Disturb != nil {
+			s.Disturb(want, ids)
+		}
+		return took
+	}
+	measure(hivev1.PowerStateRunning, actuator.Running)
+	hibernated := measure(hivev1.PowerStateHibernating, actuator.Stopped)
+	resumed := measure(hivev1.PowerStateRunning, actuator.Running)
+	if hibernated > worstShare*stopped+worstOverhead || resumed > worstShare*started+worstOverhead {
+		t.Errorf("hibernated in %s and resumed in %s, and the platform takes %s and %s", hibernated, resumed, stopped, started)
+	}
+	s.saveTimes(t, PlatformTimes{
+		HibernateSeconds: hibernated.Seconds(), StopSeconds: stopped.Seconds(), HibernateOverheadSeconds: (hibernated - stopped).Seconds(),
+		ResumeSeconds: resumed.Seconds(), StartSeconds: started.Seconds(), ResumeOverheadSeconds: (resumed - started).Seconds(),
+	})
+}
+
+// measurePlatform gives an order by hand, and returns for how long the machines took by the platform's own word.
+func (s HibernationStory) measurePlatform(t *testing.T, ids []string, want actuator.MachineState, order func(context.Context, actuator.Target, []string) error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	ExpectNoError(t, order(t.Context(), s.Cluster.Target(), ids))
+	Eventually(t, "all machines are "+string(want), func() error { return s.expectMachines(t, want) })
+	return time.Since(began)
+}
+
+func (s HibernationStory) expectMachines(t *testing.T, want actuator.MachineState) error {
+	t.Helper()
+	machines, err := s.Cluster.Actuator().Observe(t.Context(), s.Cluster.Target())
+	for _, m := range machines {
+		if m.State != want || m.HoldsCapacity {
+			return fmt.Errorf("expected machine %s to be %s, found %+v", m.ID, want, m)
+		}
+	}
+	return errors.Join(err, ErrorIf(len(machines) != storyMachines, "expected %d machines, found %d", storyMachines, len(machines)))
+}
+
+// saveTimes adds a row to the table of platforms, and shows those that are known.
+func (s HibernationStory) saveTimes(t *testing.T, row PlatformTimes) {
+	t.Helper()
+	all := MergeFigures(t, "platforms.json", map[string]PlatformTimes{s.Cluster.Actuator().Platform() + " (" + s.Counterpart + ")": row})
+	table := fmt.Sprintf("%-26s %9s %9s %9s   %9s %9s %9s\n", "platform", "hibernate", "its own", "overhead", "resume", "its own", "overhead")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		r := all[name]
+		table += fmt.Sprintf("%-26s %7.2f s %7.2f s %7.2f s   %7.2f s %7.2f s %7.2f s\n", name,
+			r.HibernateSeconds, r.StopSeconds, r.HibernateOverheadSeconds, r.ResumeSeconds, r.StartSeconds, r.ResumeOverheadSeconds)
+	}
+	t.Logf("%d machines of a cluster at each platform:\n%s", storyMachines, strings.TrimSuffix(table, "\n"))
 }
 
 // awaitState asks for a state, and returns when the cluster says that it is in it.
-func (s HibernationStory) awaitState(t *testing.T, env *Environment, cd *hivev1.ClusterDeployment, lease *coordinationv1.Lease, want hivev1.PowerState) time.Duration {
+func awaitState(t *testing.T, env *Environment, cd *hivev1.ClusterDeployment, lease *coordinationv1.Lease, want hivev1.PowerState) time.Duration {
 	t.Helper()
 	asked := time.Now()
 	ExpectPatched(t, env, cd, func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = want })
@@ -73,9 +166,7 @@ func (s HibernationStory) awaitState(t *testing.T, env *Environment, cd *hivev1.
 		}
 		return ErrorIf(cd.Status.PowerState != string(want), "found %q: %+v", cd.Status.PowerState, cd.Status.Conditions)
 	})
-	took := time.Since(asked)
-	s.Check(want)
-	return took
+	return time.Since(asked)
 }
 
 // createLivingNode makes the one node that the cluster has, and the lease by which it shows that it lives.

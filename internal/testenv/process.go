@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -272,4 +273,17 @@ func SaveFigures(t testing.TB, name string, figures any) {
 		ExpectNoError(t, os.MkdirAll(dir, 0o750))
 		ExpectNoError(t, os.WriteFile(filepath.Join(dir, name), append(text, '\n'), 0o600))
 	}
+}
+
+// MergeFigures is SaveFigures for several benchmarks that share a file: what the others have measured stays. It returns all.
+func MergeFigures[T any](t testing.TB, name string, figures map[string]T) map[string]T {
+	t.Helper()
+	all := map[string]T{}
+	text, err := os.ReadFile(filepath.Join(os.Getenv("TORPOR_BENCH_DIR"), name))
+	if err == nil {
+		ExpectNoError(t, json.Unmarshal(text, &all))
+	}
+	maps.Copy(all, figures)
+	SaveFigures(t, name, all)
+	return all
 }

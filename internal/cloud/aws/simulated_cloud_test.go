@@ -33,9 +33,9 @@ type simulatedCloud struct {
 // terminate is the operation that is not in the contract of all actuators.
 const terminate actuatortest.Operation = "terminate"
 
-func startCloud(t *testing.T) *simulatedCloud {
+func startCloud(t *testing.T, flags ...string) *simulatedCloud {
 	t.Helper()
-	server := testenv.StartCloud(t, "--start-latency", "50ms", "--stop-latency", "50ms", "--page-size", "5", "--access-keys", goodKey)
+	server := testenv.StartCloud(t, append([]string{"--start-latency", "50ms", "--stop-latency", "50ms", "--page-size", "5", "--access-keys", goodKey}, flags...)...)
 	return &simulatedCloud{CloudServer: server, actuator: New(Options{Endpoint: server.URL, Attempts: 2})}
 }
 

@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	azfake "github.com/Azure/azure-sdk-for-go/sdk/azcore/fake"
@@ -53,6 +54,8 @@ type simulatedAzure struct {
 	calls    map[string]int
 	isLate   bool
 	clusters int
+	// latency, if set, is how long a change takes, instead of a number of listings.
+	latency time.Duration
 	// assertion is what the last login was proven with, if it was not a secret.
 	assertion string
 	// rights are what the roles of the service principal give; nil gives everything.
@@ -63,9 +66,10 @@ type simulatedAzure struct {
 
 type simulatedMachine struct {
 	group, name string
-	// power is the state as Azure names it, left for how many listings it stays if it is one that passes.
-	power string
-	left  int
+	// power is the state as Azure names it, left for how many listings it stays if it is one that passes, or arrives until when.
+	power   string
+	left    int
+	arrives time.Time
 	// before is shown while late.
 	before string
 	late   int
@@ -256,9 +260,7 @@ func (m *simulatedMachine) look() string {
 		return m.before
 	}
 	shown := m.power
-	if m.left > 0 {
-		m.left--
-	} else {
+	if m.left--; m.left < 0 && !time.Now().Before(m.arrives) {
 		m.arrive()
 	}
 	return shown
@@ -284,7 +286,7 @@ func (s *simulatedAzure) change(group, name, to string) (status int, code string
 	if s.isLate {
 		m.before, m.late = m.power, lateLooks
 	}
-	m.power, m.left = to, transitionLooks
+	m.power, m.left, m.arrives = to, transitionLooks, time.Now().Add(s.latency)
 	return http.StatusOK, ""
 }
 

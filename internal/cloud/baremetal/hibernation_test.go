@@ -8,6 +8,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/actuator/actuatortest"
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation/controller"
 	"github.com/torpor-dev/torpor/internal/testenv"
@@ -15,34 +16,31 @@ import (
 
 // TestAClusterHibernatesAndResumes has the real controller and API server, which is the cluster's own too, and machines of both protocols.
 func TestAClusterHibernatesAndResumes(t *testing.T) {
-	env, room := testenv.Start(t), newRoom(t)
-	c := room.newCluster(t, false)
-	ids := c.Create(t, 2)
-	c.isIPMI = true
-	ids = append(ids, c.Create(t, 2)...)
-	story(room.actuator, c.Target(), func(state hivev1.PowerState) {
-		want := map[hivev1.PowerState]actuator.MachineState{hivev1.PowerStateHibernating: actuator.Stopped, hivev1.PowerStateRunning: actuator.Running}[state]
-		room.change(func() {
-			for _, id := range ids {
-				if got := room.machines[id].state; got != want {
-					t.Errorf("%s: machine %s is %s, want %s", state, id, got, want)
-				}
-			}
-		})
-	}).Run(t, env)
+	room := newRoom(t)
+	room.latency = testenv.ChangeTime
+	runStory(t, "double", mixedCluster{room.newCluster(t, false)})
 }
 
-// story is that of a cluster of the target's machines.
-func story(a *Actuator, target actuator.Target, check func(hivev1.PowerState)) testenv.HibernationStory {
-	platform := &hivev1.BareMetalPlatform{CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}
-	for _, m := range target.Machines {
-		platform.Machines = append(platform.Machines, hivev1.BareMetalMachine{Name: m.Name, BMC: m.Address})
-	}
-	return testenv.HibernationStory{
-		Platform: hivev1.Platform{BareMetal: platform}, Metadata: hivev1.ClusterMetadata{InfraID: "metal"}, Credentials: target.Credentials,
+// mixedCluster is a cluster whose first machine has a controller of IPMI, and the others one of Redfish.
+type mixedCluster struct{ *simulatedCluster }
+
+func (c mixedCluster) Create(t *testing.T, n int) []string {
+	t.Helper()
+	c.isIPMI = true
+	ids := c.simulatedCluster.Create(t, 1)
+	c.isIPMI = false
+	return append(ids, c.simulatedCluster.Create(t, n-1)...)
+}
+
+func TestHibernationAtARealIPMI(t *testing.T) { runStory(t, "OpenIPMI", newSimulator(t)()) }
+
+func runStory(t *testing.T, counterpart string, c actuatortest.Cloud) {
+	t.Helper()
+	testenv.HibernationStory{
+		Counterpart: counterpart, Cluster: c,
+		Platform: hivev1.Platform{BareMetal: &hivev1.BareMetalPlatform{CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
 		Setup: controller.Controller{
-			Actuators: map[string]actuator.Actuator{"baremetal": a}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
+			Actuators: map[string]actuator.Actuator{"baremetal": c.Actuator()}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
 		}.SetupWithManager,
-		Check: check,
-	}
+	}.Run(t)
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -198,28 +197,4 @@ func (c *simulatorCluster) Fail(t *testing.T, class actuator.ErrorClass, _ actua
 func TestContractAtARealIPMI(t *testing.T) {
 	newCluster := newSimulator(t)
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return newCluster() })
-}
-
-// TestHibernationAtARealIPMI compares for how long a cluster takes with what its machines take for the same.
-func TestHibernationAtARealIPMI(t *testing.T) {
-	c := newSimulator(t)()
-	env, ids := testenv.Start(t), c.Create(t, 3)
-	own := map[actuator.MachineState]time.Duration{}
-	for _, step := range []struct {
-		want  actuator.MachineState
-		order func(context.Context, actuator.Target, []string) error
-	}{{actuator.Stopped, c.a.Stop}, {actuator.Running, c.a.Start}} {
-		began := time.Now()
-		testenv.ExpectNoError(t, step.order(t.Context(), c.Target(), ids))
-		c.await(t, step.want, ids...)
-		own[step.want] = time.Since(began)
-	}
-	hibernated, resumed := story(c.a, c.Target(), func(state hivev1.PowerState) {
-		want := map[hivev1.PowerState]actuator.MachineState{hivev1.PowerStateHibernating: actuator.Stopped, hivev1.PowerStateRunning: actuator.Running}[state]
-		c.await(t, want, ids...)
-	}).Run(t, env)
-	testenv.SaveFigures(t, "cloud-baremetal.json", map[string]float64{
-		"hibernate_seconds": hibernated.Seconds(), "machines_stop_seconds": own[actuator.Stopped].Seconds(),
-		"resume_seconds": resumed.Seconds(), "machines_start_seconds": own[actuator.Running].Seconds(),
-	})
 }

@@ -54,6 +54,7 @@ type simulatedMachine struct {
 	isSilent bool
 	state    actuator.MachineState
 	left     int
+	arrives  time.Time
 	before   actuator.MachineState
 	late     int
 	orders   []powerOrder
@@ -71,6 +72,8 @@ type simulatedRoom struct {
 	clusters int
 	isLate   bool
 	calls    int
+	// latency, if set, is how long a change of the power takes at least.
+	latency time.Duration
 	// interfere, if set, answers requests to Redfish instead.
 	interfere func(http.ResponseWriter, *http.Request) bool
 }
@@ -124,7 +127,7 @@ func (m *simulatedMachine) look() actuator.MachineState {
 	case m.late > 0:
 		m.late--
 		shown = m.before
-	case m.left > 0:
+	case m.left > 0 || time.Now().Before(m.arrives):
 		m.left--
 	default:
 		m.arrive()
@@ -162,6 +165,7 @@ func (m *simulatedMachine) take(order powerOrder) bool {
 	case order == turnOn && m.state == actuator.Stopped:
 		m.state, m.left = actuator.Starting, changeLooks
 	}
+	m.arrives = time.Now().Add(m.room.latency)
 	if m.room.isLate && before != m.state {
 		m.before, m.late = before, lateLooks
 	}

@@ -15,13 +15,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/actuator/actuatortest"
-	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -170,36 +166,4 @@ func (c dockerCluster) ShutDown(t *testing.T, id string) {
 func TestContractAtARealDocker(t *testing.T) {
 	engine := startDocker(t)
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return dockerCluster{engine.newCluster()} })
-}
-
-// TestHibernationAtARealDocker compares for how long a cluster takes with what the engine itself takes for the same.
-func TestHibernationAtARealDocker(t *testing.T) {
-	env, engine := testenv.Start(t), startDocker(t)
-	c := dockerCluster{engine.newCluster()}
-	ids := c.Create(t, 3)
-	own := map[string]time.Duration{}
-	for _, operation := range []string{"stop?t=30", "start"} {
-		began := time.Now()
-		var work errgroup.Group
-		for _, id := range ids {
-			work.Go(func() error {
-				return c.askDocker(t.Context(), http.MethodPost, "/containers/"+id+"/"+operation, nil, nil)
-			})
-		}
-		testenv.ExpectNoError(t, work.Wait())
-		own[operation] = time.Since(began)
-	}
-	hibernated, resumed := c.story(func(state hivev1.PowerState) {
-		for _, id := range ids {
-			var found struct{ State struct{ Running bool } }
-			testenv.ExpectNoError(t, c.askDocker(t.Context(), http.MethodGet, "/containers/"+id+"/json", nil, &found))
-			if found.State.Running != (state == hivev1.PowerStateRunning) {
-				t.Errorf("%s: container %s runs: %t", state, id, found.State.Running)
-			}
-		}
-	}).Run(t, env)
-	testenv.SaveFigures(t, "cloud-containers.json", map[string]float64{
-		"hibernate_seconds": hibernated.Seconds(), "engine_stop_seconds": own["stop?t=30"].Seconds(),
-		"resume_seconds": resumed.Seconds(), "engine_start_seconds": own["start"].Seconds(),
-	})
 }

@@ -43,6 +43,8 @@ type simulatedDaemon struct {
 	nextID   uint32
 	clusters int
 	made     int
+	// latency, if set, is how long a guest takes to turn off at least.
+	latency time.Duration
 	// interfere, if set, may answer a call with a frame of its own; nil leaves it to the daemon.
 	interfere func(procedure, serial uint32) []byte
 }
@@ -53,6 +55,7 @@ type simulatedDomain struct {
 	claim string
 	// looksLeft are those until a guest that turns off is off; zero if it does not.
 	looksLeft           int
+	turnsOff            time.Time
 	isDeaf, isTransient bool
 }
 
@@ -229,7 +232,7 @@ func (s *simulatedDaemon) doFor(d *simulatedDomain, procedure uint32, w *xdrWrit
 		return &daemonError{code: codeOperationInvalid, message: "Requested operation is not valid: domain is not running"}
 	case procedure == procDomainShutdown:
 		if d.state == stateRunning && !d.isDeaf && d.looksLeft == 0 { // Whoever is paused, asleep or dead does not hear the button.
-			d.looksLeft = turningOffLooks
+			d.looksLeft, d.turnsOff = turningOffLooks, time.Now().Add(s.latency)
 		}
 	case procedure == procDomainDestroy:
 		d.turnOff()
@@ -243,7 +246,7 @@ func (s *simulatedDaemon) doFor(d *simulatedDomain, procedure uint32, w *xdrWrit
 
 // look lets time go by.
 func (d *simulatedDomain) look() {
-	if d.looksLeft == 0 {
+	if d.looksLeft == 0 || d.looksLeft == 1 && time.Now().Before(d.turnsOff) {
 		return
 	}
 	d.looksLeft--

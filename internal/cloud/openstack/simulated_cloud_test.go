@@ -50,6 +50,8 @@ type simulatedOpenStack struct {
 	isLate   bool
 	clusters int
 	made     int
+	// latency, if set, is how long a task takes at least.
+	latency time.Duration
 	// isRevoked says that the password is not taken any more, nor the tokens that it gave.
 	isRevoked bool
 	// nova, if set, has the servers instead.
@@ -60,9 +62,10 @@ type simulatedOpenStack struct {
 
 type simulatedServer struct {
 	ID, Name, infraID string
-	// status and task are as the API names them; a task stays for left listings.
+	// status and task are as the API names them; a task stays for left listings, and until a time.
 	status, task string
 	left         int
+	arrives      time.Time
 	isLocked     bool
 	// before is shown while late.
 	before string
@@ -220,7 +223,7 @@ func (m *simulatedServer) look() map[string]any {
 	case m.late > 0:
 		m.late--
 		shown["status"], shown["OS-EXT-STS:task_state"] = m.before, nil
-	case m.left > 0:
+	case m.left > 0 || time.Now().Before(m.arrives):
 		m.left--
 	default:
 		m.arrive()
@@ -266,7 +269,7 @@ func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m
 		if s.isLate {
 			m.before, m.late = m.status, lateLooks
 		}
-		m.task, m.left = row.task, transitionLooks
+		m.task, m.left, m.arrives = row.task, transitionLooks, time.Now().Add(s.latency)
 		w.WriteHeader(http.StatusAccepted)
 	}
 }
