@@ -148,7 +148,9 @@ type clusterOrder struct {
 	*order
 	name   types.NamespacedName
 	target actuator.Target
-	err    error
+	// sent are the machines that the cloud has not taken the order for yet.
+	sent []string
+	err  error
 	// isStale says that the hub wants something else by now, and mayBeDone that the cloud may have carried it out before.
 	isStale, mayBeDone bool
 }
@@ -158,7 +160,7 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	var batch []*clusterOrder
 	for name, o := range a.pending {
 		if o.verb == verb {
-			batch = append(batch, &clusterOrder{order: o, name: name, target: a.clusters[name].Target})
+			batch = append(batch, &clusterOrder{order: o, name: name, target: a.clusters[name].Target, sent: o.ids})
 		}
 	}
 	slices.SortFunc(batch, func(x, y *clusterOrder) int { return x.since.Compare(y.since) })
@@ -241,7 +243,7 @@ func give(ctx context.Context, do giveAll, batch []*clusterOrder) []*clusterOrde
 	leaving := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
 	var ids [][]string
 	for _, o := range leaving {
-		ids = append(ids, o.ids)
+		ids = append(ids, o.sent)
 	}
 	if len(leaving) > 0 {
 		for i, err := range do(ctx, leaving[0].target, ids) {
@@ -251,7 +253,8 @@ func give(ctx context.Context, do giveAll, batch []*clusterOrder) []*clusterOrde
 	return leaving
 }
 
-// giveConfirmed sends stops and terminations again for a while if the cloud is busy or gone, and reads the specs each time before.
+// giveConfirmed sends stops and terminations again for a while if the cloud, or what turns one machine off, is busy or gone, and reads the
+// specs each time before. Machines that it has taken the order for are left out then.
 // Orders that are answered do not wait for the others.
 func (s *Service) giveConfirmed(ctx context.Context, do giveAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
 	began := s.Clock.Now()
@@ -271,7 +274,9 @@ func (s *Service) giveConfirmed(ctx context.Context, do giveAll, orders []*clust
 			return // What is refused by now is ordered again later, by the passes.
 		}
 		for _, o := range again {
-			o.err, o.mayBeDone = nil, o.mayBeDone || actuator.ClassOf(o.err) == actuator.Unreachable
+			o.sent = o.refusedMachines()
+			o.mayBeDone = o.mayBeDone || actuator.ClassOf(o.err) == actuator.Unreachable || len(o.sent) < len(o.ids)
+			o.err = nil
 		}
 		orders = again
 	}
@@ -343,14 +348,21 @@ func (s *Service) confirmStops(ctx context.Context, batch []*clusterOrder) {
 	_ = group.Wait() // Each order keeps its own error.
 }
 
+// refusedMachines returns for which of the machines that were sent the order was not taken.
+func (o *clusterOrder) refusedMachines() []string {
+	if o.err == nil {
+		return nil
+	}
+	if known, ok := errors.AsType[*actuator.Error](o.err); ok && len(known.RefusedIDs) > 0 {
+		return known.RefusedIDs
+	}
+	return o.sent
+}
+
 // noteAnswer keeps which machines the cloud has refused, and returns those for which it has taken the order.
 func (o *clusterOrder) noteAnswer(now time.Time) (taken []string) {
-	var refused []string
+	refused := o.refusedMachines()
 	if o.err != nil {
-		refused = o.ids
-		if known, ok := errors.AsType[*actuator.Error](o.err); ok && len(known.RefusedIDs) > 0 {
-			refused = known.RefusedIDs
-		}
 		o.refused, o.refusedAt, o.stretch = o.err, now, withJitter(time.Second).Seconds()
 	}
 	if o.refusedIDs = append(without(o.refusedIDs, o.ids), refused...); len(o.refusedIDs) == 0 {

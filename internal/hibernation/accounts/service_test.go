@@ -465,6 +465,29 @@ func TestAStopThatIsSentAgainIsConfirmedAgain(t *testing.T) {
 	})
 }
 
+// TestOnlyWhatHasNotTakenAStopIsToldAgain has a machine of two whose controller does not answer for a while.
+func TestOnlyWhatHasNotTakenAStopIsToldAgain(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		name := f.fill(1)[0]
+		silent := name + "-1"
+		f.cloud.mu.Lock()
+		f.cloud.refused[silent] = &actuator.Error{Class: actuator.Unreachable, Message: "silent", RefusedIDs: []string{silent}}
+		f.cloud.mu.Unlock()
+		f.stop(name)
+		elapse(gatherTime + 2*callLatency + firstStopPause/2)
+		f.cloud.mu.Lock()
+		delete(f.cloud.refused, silent)
+		f.cloud.mu.Unlock()
+		elapse(2*firstStopPause + 2*callLatency)
+		if want := []int{2, 1}; !slices.Equal(f.cloud.ordered, want) {
+			t.Errorf("expected orders of %v machines, found %v", want, f.cloud.ordered)
+		}
+		if seen := f.await(name); seen.Refused != nil {
+			t.Errorf("expected all to be taken in the end, found %+v", seen.Refused)
+		}
+	})
+}
+
 // TestOrdersFitWhatTheCloudTakes stops 12,000 machines of one account: each 900 are a dry run of StartInstances, of which EC2 takes five at once
 // and two in a second.
 func TestOrdersFitWhatTheCloudTakes(t *testing.T) {
