@@ -65,7 +65,7 @@ func TestBenchRecord(t *testing.T) {
 	h.benchAdmission(t, figures)
 	h.createMany(t, "many", benchMany-benchTargets)
 	figures["status_all_p99_seconds"] = h.benchStatus(t)
-	testenv.SaveFigures(t, "record.json", figures)
+	testenv.MergeFigures(t, "record.json", figures) // That of the page is another benchmark's.
 }
 
 // createStopped makes objects of all kinds that are stopped until a time.
