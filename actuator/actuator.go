@@ -45,6 +45,8 @@ type Target struct {
 	Credentials map[string][]byte
 	// DiscardLocalDisks says whether a stop loses the data on disks that are part of a machine's host; nil leaves that to the cloud.
 	DiscardLocalDisks *bool
+	// FreesCapacity says that a stop gives up the machines' places at a cloud that leaves that open; a start may then find none.
+	FreesCapacity bool
 	// Role, if set, is taken instead with the manager's own identity, or says for which namespace that counts.
 	Role *Role
 }

@@ -62,6 +62,8 @@ type PlatformSettings struct {
 	AssumeRole *AssumeRole
 	// DiscardLocalDisks says whether a stop loses the data on disks that are part of a machine's host; nil leaves that to the cloud.
 	DiscardLocalDisks *bool
+	// FreesCapacity says that a stop gives up the machines' places where the platform leaves that open.
+	FreesCapacity bool
 	// ListedMachines are all of the cluster where its owner lists them.
 	ListedMachines []BareMetalMachine
 	// Missing are the fields that have to be set and are not.

@@ -64,7 +64,7 @@ func TestTroubleAtAzure(t *testing.T) {
 			fault{operation: list, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second,
 		},
 		"a pause without end is not believed": {
-			fault{operation: list, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, maxRetryAfter,
+			fault{operation: list, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute,
 		},
 		"a stop is never sent again": {fault{operation: deallocate, status: http.StatusServiceUnavailable, code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"a start is tried again":     {fault{operation: start, status: http.StatusServiceUnavailable, code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},

@@ -22,6 +22,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // The operations, as rights name them.
@@ -30,9 +31,6 @@ const (
 	deallocate = "virtualMachines/deallocate"
 	start      = "virtualMachines/start"
 )
-
-// maxRetryAfter is the longest pause that is believed.
-const maxRetryAfter = 10 * time.Minute
 
 // explainError turns an error of the SDK into a *orders.RefusedError or an *actuator.Error with a message that is the same each time.
 func (c *accountClient) explainError(operation string, err error) error {
@@ -136,11 +134,7 @@ func readRetryAfter(response *http.Response) time.Duration {
 	if response == nil {
 		return 0
 	}
-	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
-	if err != nil || seconds < 0 {
-		return 0
-	}
-	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
+	return rest.ReadRetryAfter(response.Header)
 }
 
 // classOf sorts Azure's errors by what can be done about them: by the code where one code has several statuses, otherwise by the status.

@@ -10,11 +10,9 @@ package containers
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
-	"k8s.io/utils/lru"
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
@@ -27,9 +25,6 @@ var (
 	_ actuator.BatchActuator = (*Actuator)(nil)
 	_ actuator.Describer     = (*Actuator)(nil)
 )
-
-// maxCachedClients is how many clients are kept: far more than one hub has engines.
-const maxCachedClients = 256
 
 // Options say how to reach engines. The zero Options are good for production.
 type Options struct {
@@ -50,9 +45,7 @@ type Options struct {
 // Actuator stops and starts containers. It is safe for concurrent use.
 type Actuator struct {
 	options Options
-	clients *lru.Cache
-	// creating lets one call make a client at a time.
-	creating sync.Mutex
+	clients *rest.AccountCache[*engineClient]
 }
 
 // New returns an Actuator; it does not call any engine.
@@ -69,7 +62,7 @@ func New(o Options) *Actuator {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Actuator{options: o, clients: lru.New(maxCachedClients)}
+	return &Actuator{options: o, clients: rest.NewAccountCache[*engineClient]()}
 }
 
 // Platform implements actuator.Actuator.

@@ -4,14 +4,11 @@ package containers
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/torpor-dev/torpor/actuator"
@@ -55,22 +52,7 @@ func (a *Actuator) clientFor(t actuator.Target) (*engineClient, error) {
 	} else {
 		fields = append(fields, string(t.Credentials[certificateKey]), string(t.Credentials[privateKeyKey]), string(t.Credentials[authorityKey]))
 	}
-	// A hash, so that no key of the cache is a secret; neither PEM nor an address holds NUL.
-	sum := sha256.Sum256([]byte(strings.Join(fields, "\x00")))
-	key := hex.EncodeToString(sum[:])
-	a.creating.Lock()
-	defer a.creating.Unlock()
-	if known, ok := a.clients.Get(key); ok {
-		if c, isClient := known.(*engineClient); isClient {
-			return c, nil
-		}
-	}
-	c, err := a.newClient(address, t, key)
-	if err != nil {
-		return nil, err
-	}
-	a.clients.Add(key, c)
-	return c, nil
+	return a.clients.GetOrBuild(fields, func(name string) (*engineClient, error) { return a.newClient(address, t, name) })
 }
 
 func (a *Actuator) newClient(address engineAddress, t actuator.Target, account string) (*engineClient, error) {

@@ -35,7 +35,7 @@ const (
 	// callTimeout is long for busy machines.
 	callTimeout = 2 * time.Minute
 	// stopPatience is over before a stubborn container ends.
-	stopPatience = 100 * time.Millisecond
+	stopPatience = 500 * time.Millisecond
 	// endLooks is how many listings a stubborn container lives on after its stop, and lateLooks how many show what was before.
 	endLooks, lateLooks = 2, 3
 	// secretWord is in each message of the engine, and must not be shown.

@@ -38,13 +38,13 @@ func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 		disks = strconv.FormatBool(*t.DiscardLocalDisks)
 	}
 	fields := []string{s.ProjectID, s.ClientEmail, s.PrivateKeyID, s.PrivateKey, disks}
-	return a.accounts.GetOrBuild(fields, func(name string) *projectAccount {
+	return a.accounts.GetOrBuild(fields, func(name string) (*projectAccount, error) {
 		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.AccessToken, error) { return a.fetchToken(ctx, s) })
 		return &projectAccount{
 			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
 			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, starts: orders.NewPendingStarts(a.options.Clock),
-		}
-	}), nil
+		}, nil
+	})
 }
 
 // computeRequest is one call of Compute Engine.

@@ -37,13 +37,13 @@ func (a *Actuator) accountOf(t actuator.Target) (*regionAccount, error) {
 	if err := checkRegion(t.Region); err != nil {
 		return nil, err
 	}
-	return a.accounts.GetOrBuild([]string{apiKey, t.Region}, func(name string) *regionAccount {
+	return a.accounts.GetOrBuild([]string{apiKey, t.Region}, func(name string) (*regionAccount, error) {
 		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.AccessToken, error) { return a.fetchToken(ctx, apiKey) })
 		return &regionAccount{
 			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
 			name:   name, region: t.Region, secret: apiKey, starts: orders.NewPendingStarts(a.options.Clock),
-		}
-	}), nil
+		}, nil
+	})
 }
 
 // vpcRequest is one call of the API of virtual private clouds.

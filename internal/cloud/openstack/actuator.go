@@ -11,13 +11,11 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
-
-	"k8s.io/utils/lru"
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -26,9 +24,6 @@ var (
 	_ actuator.BatchActuator = (*Actuator)(nil)
 	_ actuator.Describer     = (*Actuator)(nil)
 )
-
-// maxCachedClients is how many clients are kept: far more than one hub has projects.
-const maxCachedClients = 256
 
 // Options say how to reach the cloud. The zero Options are good for production.
 type Options struct {
@@ -45,9 +40,7 @@ type Options struct {
 // Actuator stops and starts servers at OpenStack. It is safe for concurrent use.
 type Actuator struct {
 	options Options
-	clients *lru.Cache
-	// creating lets one call make a client at a time: two for one project would both log in.
-	creating sync.Mutex
+	clients *rest.AccountCache[*projectClient]
 }
 
 // New returns an Actuator; it does not call the cloud.
@@ -61,7 +54,7 @@ func New(o Options) *Actuator {
 	if o.Attempts == 0 {
 		o.Attempts = 4
 	}
-	return &Actuator{options: o, clients: lru.New(maxCachedClients)}
+	return &Actuator{options: o, clients: rest.NewAccountCache[*projectClient]()}
 }
 
 // Platform implements actuator.Actuator.
@@ -70,7 +63,7 @@ func (*Actuator) Platform() string { return "openstack" }
 // Describe implements actuator.Describer.
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
-		FoundBy: "the property `" + clusterProperty + "`", Stopped: "stopped", Credentials: "`" + cloudsKey + "` with a password or an application credential",
+		FoundBy: "the property `" + clusterProperty + "`", Stopped: "stopped, or shelved where that is asked for", Credentials: "`" + cloudsKey + "` with a password or an application credential",
 		Calls: "one listing for a project, one order for each server",
 	}
 }
@@ -99,7 +92,7 @@ func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs [
 	if err != nil {
 		return nil, err
 	}
-	return retryUnreachable(ctx, a.options.Attempts, func() (map[string][]actuator.Machine, error) { return c.listMachines(ctx, infraIDs) })
+	return rest.RetryUnreachable(ctx, a.options.Attempts, func() (map[string][]actuator.Machine, error) { return c.listMachines(ctx, infraIDs) })
 }
 
 // RequireStopRights implements actuator.BatchActuator. OpenStack does not tell beforehand.
@@ -123,7 +116,7 @@ func (a *Actuator) StopAll(ctx context.Context, t actuator.Target, clusters [][]
 // StartAll implements actuator.BatchActuator.
 func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
 	return a.orderAll(t, start, clusters, func(c *projectClient, id string) error {
-		_, err := retryUnreachable(ctx, a.options.Attempts, func() (struct{}, error) { return struct{}{}, c.startServer(ctx, id) })
+		_, err := rest.RetryUnreachable(ctx, a.options.Attempts, func() (struct{}, error) { return struct{}{}, c.startServer(ctx, id) })
 		return err
 	})
 }

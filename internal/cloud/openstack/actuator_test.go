@@ -56,7 +56,7 @@ func TestTroubleAtOpenStack(t *testing.T) {
 		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"a pause is the account's":                     {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
 		"nova's old way to ask for a pause":            {fault{operation: list, status: http.StatusRequestEntityTooLarge, retryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a pause without end is not believed":          {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, maxRetryAfter},
+		"a pause without end is not believed":          {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
 		"a stop is never sent again":                   {fault{operation: stop, status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
 		"a start is tried again":                       {fault{operation: start, status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
 	} {
@@ -140,6 +140,70 @@ func TestServersStartWhateverTurnedThemOff(t *testing.T) {
 	if known == nil || known.Error() != want || !cmp.Equal(known.RefusedIDs, ids[:2]) {
 		t.Errorf("stop a locked and a paused server:\nfound %v\nwant  %s", err, want)
 	}
+}
+
+func TestServersAreShelvedWhereThatIsAskedFor(t *testing.T) {
+	cloud := startOpenStack(t)
+	c := cloud.newShelvedCluster()
+	ids := c.Create(t, 5)
+	cloud.change(func() {
+		for i, status := range []string{"SHUTOFF", "SUSPENDED", "SHELVED"} {
+			cloud.servers[ids[i]].status = status
+		}
+		cloud.servers[ids[0]].isLocked, cloud.servers[ids[4]].status = true, "ERROR"
+	})
+	expectHeld := func(want ...string) {
+		t.Helper()
+		machines, err := cloud.actuator.Observe(t.Context(), c.Target())
+		var held []string
+		for _, m := range machines {
+			if m.HoldsCapacity {
+				held = append(held, m.ID)
+			}
+		}
+		if err != nil || !cmp.Equal(held, want) {
+			t.Errorf("servers that are off and have their hosts: %v, %v, want %v", held, err, want)
+		}
+	}
+	expectHeld(ids[0], ids[1])
+	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
+	if known, _ := errors.AsType[*actuator.Error](err); known == nil || !cmp.Equal(known.RefusedIDs, ids[:1]) || !strings.Contains(err.Error(), "openstack server unlock") {
+		t.Errorf("shelve a server that is off and locked: %v, want it to be refused", err)
+	}
+	c.Settle(t)
+	expectHeld(ids[0], ids[4]) // What has failed is turned off first.
+	cloud.change(func() { cloud.servers[ids[0]].isLocked = false })
+	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
+		t.Errorf("shelve the others: %v", err)
+	}
+	c.Settle(t)
+	expectHeld()
+}
+
+// TestAServerThatFindsNoRoomIsTold has a cloud that takes the order, as OpenStack does.
+func TestAServerThatFindsNoRoomIsTold(t *testing.T) {
+	cloud := startOpenStack(t)
+	c := cloud.newShelvedCluster()
+	ids := c.Create(t, 2)
+	start := func(want actuator.ErrorClass) {
+		t.Helper()
+		if err := cloud.actuator.Start(t.Context(), c.Target(), ids); err != nil && actuator.ClassOf(err) != want || err == nil && want != "" {
+			t.Errorf("start: %v, want class %q", err, want)
+		}
+	}
+	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
+		t.Fatal(err)
+	}
+	c.Settle(t)
+	cloud.change(func() { cloud.hasNoRoom = true })
+	start("")
+	start(actuator.NoCapacity)
+	start("")
+	cloud.change(func() { cloud.hasNoRoom = false })
+	start(actuator.NoCapacity)
+	start("")
+	c.Settle(t)
+	expectStates(t, c.simulatedCluster, actuator.Running)
 }
 
 func expectStates(t *testing.T, c *simulatedCluster, want actuator.MachineState) {

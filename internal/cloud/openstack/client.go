@@ -4,16 +4,15 @@ package openstack
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
 	"golang.org/x/sync/semaphore"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
@@ -33,8 +32,6 @@ import (
 const (
 	// maxAnswerBytes is for a page of 500 servers of 16 KiB each.
 	maxAnswerBytes = 8 << 20
-	// firstRetryPause doubles from attempt to attempt.
-	firstRetryPause = 500 * time.Millisecond
 )
 
 // projectClient speaks for the servers of a project in a region.
@@ -48,6 +45,9 @@ type projectClient struct {
 	endpoints egress.Endpoints
 	timeout   time.Duration
 	provider  *gophercloud.ProviderClient
+	// shelves says that servers are shelved instead of stopped, and unshelved are the servers that the cloud was told to bring back.
+	shelves   bool
+	unshelved orders.PendingStarts
 
 	// loggingIn lets one call log in at a time; compute is nil before the first login.
 	loggingIn *semaphore.Weighted
@@ -111,30 +111,16 @@ func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	// NUL cannot be part of a text in YAML. A hash, so that no key of the cache is a secret.
+	// NUL cannot be part of a text in YAML. Clusters that are shelved are not ordered about together with those that are stopped.
 	fields := []string{
 		s.Auth.AuthURL, s.Auth.Username, s.Auth.UserID, s.Auth.Password, s.Auth.UserDomainName, s.Auth.UserDomainID, s.Auth.DomainName, s.Auth.DomainID,
 		s.Auth.ProjectName, s.Auth.ProjectID, s.Auth.ProjectDomainName, s.Auth.ProjectDomainID, s.Auth.CredentialID, s.Auth.CredentialName,
-		s.Auth.CredentialSecret, s.RegionName, s.availability(), s.rootsPEM,
+		s.Auth.CredentialSecret, s.RegionName, s.availability(), s.rootsPEM, strconv.FormatBool(t.FreesCapacity),
 	}
-	sum := sha256.Sum256([]byte(strings.Join(fields, "\x00")))
-	key := hex.EncodeToString(sum[:])
-	a.creating.Lock()
-	defer a.creating.Unlock()
-	if known, ok := a.clients.Get(key); ok {
-		if c, isClient := known.(*projectClient); isClient {
-			return c, nil
-		}
-	}
-	c, err := a.newClient(s, key)
-	if err != nil {
-		return nil, err
-	}
-	a.clients.Add(key, c)
-	return c, nil
+	return a.clients.GetOrBuild(fields, func(name string) (*projectClient, error) { return a.newClient(s, name, t.FreesCapacity) })
 }
 
-func (a *Actuator) newClient(s cloudSettings, account string) (*projectClient, error) {
+func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*projectClient, error) {
 	u, err := url.Parse(s.Auth.AuthURL)
 	if err != nil {
 		return nil, invalidCredentialsf("auth_url in %s of the credentials Secret is no URL: correct it", cloudsKey)
@@ -145,7 +131,7 @@ func (a *Actuator) newClient(s cloudSettings, account string) (*projectClient, e
 	}
 	c := &projectClient{
 		settings: s, account: account, hosts: &ownHosts{base: base}, endpoints: a.options.Endpoints, timeout: a.options.CallTimeout,
-		loggingIn: semaphore.NewWeighted(1), isTrusted: a.options.Endpoints.Includes(u.Hostname()),
+		loggingIn: semaphore.NewWeighted(1), shelves: shelves, unshelved: orders.NewPendingStarts(clock.RealClock{}), isTrusted: a.options.Endpoints.Includes(u.Hostname()),
 	}
 	if err := c.allowHost(u, "auth_url in "+cloudsKey+" of the credentials Secret"); err != nil {
 		return nil, err
@@ -258,19 +244,4 @@ func (c *projectClient) call(ctx context.Context, operation string, atMost time.
 	default:
 		return c.explainError(operation, err)
 	}
-}
-
-// retryUnreachable tries again while the cloud does not answer. A pause that it asks for is left to the account.
-func retryUnreachable[T any](ctx context.Context, attempts int, do func() (T, error)) (T, error) {
-	var result T
-	var last error
-	pauses := wait.Backoff{Duration: firstRetryPause, Factor: 2, Jitter: 0.2, Steps: attempts}
-	err := wait.ExponentialBackoffWithContext(ctx, pauses, func(context.Context) (bool, error) {
-		result, last = do()
-		return actuator.ClassOf(last) != actuator.Unreachable || last == nil, nil
-	})
-	if err != nil && ctx.Err() != nil {
-		return result, ctx.Err()
-	}
-	return result, last
 }

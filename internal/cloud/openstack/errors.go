@@ -10,18 +10,15 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/compute/v2/servers"
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
-
-// maxRetryAfter is the longest pause that is believed.
-const maxRetryAfter = 10 * time.Minute
 
 var (
 	errNotOpenStack = errors.New("the answer is not one of OpenStack")
@@ -63,7 +60,7 @@ func (c *projectClient) explainError(operation string, err error) error {
 	case orders.IsOfMachine(class) && operation != list:
 		return &orders.RefusedError{Class: class, Code: "status " + strconv.Itoa(answer.Actual), Message: message}
 	default:
-		return &actuator.Error{Class: class, Message: operation + ": " + message, RetryAfter: readRetryAfter(answer.ResponseHeader)}
+		return &actuator.Error{Class: class, Message: operation + ": " + message, RetryAfter: rest.ReadRetryAfter(answer.ResponseHeader)}
 	}
 }
 
@@ -77,7 +74,7 @@ func (c *projectClient) explainLogin(err error) error {
 	case answer.Actual == http.StatusUnauthorized, answer.Actual == http.StatusBadRequest, answer.Actual == http.StatusForbidden:
 		return invalidCredentialsf("login: %s: correct %s in the credentials Secret", c.describe(answer), cloudsKey)
 	case classOf(answer.Actual) == actuator.Throttled:
-		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud takes no more logins at the moment", RetryAfter: readRetryAfter(answer.ResponseHeader)}
+		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud takes no more logins at the moment", RetryAfter: rest.ReadRetryAfter(answer.ResponseHeader)}
 	default:
 		return c.unreachableErrorf(login, "it answers with status %d", answer.Actual)
 	}
@@ -133,15 +130,6 @@ func classOf(status int) actuator.ErrorClass {
 	default:
 		return actuator.Other
 	}
-}
-
-// readRetryAfter returns how long the cloud wants to be left alone.
-func readRetryAfter(header http.Header) time.Duration {
-	seconds, err := strconv.Atoi(header.Get("Retry-After"))
-	if err != nil || seconds < 0 {
-		return 0
-	}
-	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
 // describe returns what a server says, if the administrator lists it: whoever writes the Secret chooses the server, and could read others

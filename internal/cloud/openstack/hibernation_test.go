@@ -19,7 +19,7 @@ import (
 func TestAClusterHibernatesAndResumes(t *testing.T) {
 	cloud := startOpenStack(t)
 	cloud.latency = testenv.ChangeTime
-	runStory(t, "double", cloud.newCluster(), func(state hivev1.PowerState, ids []string) {
+	runStory(t, "double", cloud.newCluster(), "", func(state hivev1.PowerState, ids []string) {
 		if state == hivev1.PowerStateHibernating {
 			cloud.change(func() { cloud.servers[ids[2]].status = "SHELVED_OFFLOADED" })
 		}
@@ -27,14 +27,18 @@ func TestAClusterHibernatesAndResumes(t *testing.T) {
 }
 
 func TestHibernationAtARealNova(t *testing.T) {
-	runStory(t, "nova", novaCluster{startNova(t).newCluster()}, nil)
+	runStory(t, "nova", novaCluster{startNova(t).newCluster()}, "", nil)
 }
 
-func runStory(t *testing.T, counterpart string, c actuatortest.Cloud, disturb func(hivev1.PowerState, []string)) {
+func TestHibernationByShelvingAtARealNova(t *testing.T) {
+	runStory(t, "nova, shelved", novaCluster{startNova(t).newShelvedCluster().simulatedCluster}, hivev1.OpenStackShelve, nil)
+}
+
+func runStory(t *testing.T, counterpart string, c actuatortest.Cloud, method hivev1.OpenStackStopMethod, disturb func(hivev1.PowerState, []string)) {
 	t.Helper()
 	testenv.HibernationStory{
 		Counterpart: counterpart, Cluster: c,
-		Platform: hivev1.Platform{OpenStack: &hivev1.OpenStackPlatform{Cloud: "fleet", CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
+		Platform: hivev1.Platform{OpenStack: &hivev1.OpenStackPlatform{Cloud: "fleet", StopMethod: method, CredentialsSecretRef: hivev1.LocalObjectReference{Name: testenv.CloudSecret}}},
 		Setup: controller.Controller{
 			Actuators: map[string]actuator.Actuator{"openstack": c.Actuator()}, Clock: clock.RealClock{}, Metrics: controller.NewMetrics(),
 		}.SetupWithManager,

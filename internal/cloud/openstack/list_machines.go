@@ -71,8 +71,8 @@ func (c *projectClient) addMachines(found map[string][]actuator.Machine, page []
 		}
 		name := strings.ToValidUTF8(s.Name, "")
 		found[infraID] = append(found[infraID], actuator.Machine{
-			ID: s.ID, Name: name[:min(len(name), maxNameBytes)], State: stateOf(s), Account: c.owner, Addresses: addressesOf(s),
-			Role: actuator.FindRole(maps.All(s.Metadata), infraID, name),
+			ID: s.ID, Name: name[:min(len(name), maxNameBytes)], State: stateOf(s), HoldsCapacity: c.holdsCapacity(s), Account: c.owner,
+			Addresses: addressesOf(s), Role: actuator.FindRole(maps.All(s.Metadata), infraID, name),
 		})
 	}
 	return nil
@@ -103,6 +103,12 @@ func stateOf(s *servers.Server) actuator.MachineState {
 	default:
 		return actuator.Starting // BUILD, REBOOT, RESIZE and what is unknown: neither on nor off, and waited for.
 	}
+}
+
+// holdsCapacity reports whether a server of clusters that are to be shelved is off and has its host. When a shelved one leaves its host is
+// the cloud's own affair: only administrators may have a say in that.
+func (c *projectClient) holdsCapacity(s *servers.Server) bool {
+	return c.shelves && s.TaskState == "" && slices.Contains([]string{"SHUTOFF", "SUSPENDED"}, s.Status)
 }
 
 // addressesOf returns a server's addresses in all its networks.

@@ -137,6 +137,23 @@ func TestContractAtARealNova(t *testing.T) {
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return novaCluster{cloud.newCluster()} })
 }
 
+// shelvedNovaCluster is a cluster that is shelved.
+type shelvedNovaCluster struct{ novaCluster }
+
+// ShutDown implements actuatortest.ShutdownCloud.
+func (c shelvedNovaCluster) ShutDown(t *testing.T, id string) {
+	t.Helper()
+	c.ask(t, http.MethodPost, "servers/"+id+"/action", map[string]any{"os-stop": nil}, nil)
+	c.Settle(t)
+}
+
+func TestContractOfShelvingAtARealNova(t *testing.T) {
+	cloud := startNova(t)
+	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud {
+		return shelvedNovaCluster{novaCluster{cloud.newShelvedCluster().simulatedCluster}}
+	})
+}
+
 // TestServersOfARealNovaStartWhateverTurnedThemOff has nova's own names of actions and states.
 func TestServersOfARealNovaStartWhateverTurnedThemOff(t *testing.T) {
 	c := novaCluster{startNova(t).newCluster()}

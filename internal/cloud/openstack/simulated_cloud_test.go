@@ -34,6 +34,8 @@ const (
 	administrator = "X-Torpor-Test-Administrator"
 	// transitionLooks is how many listings a task takes, and lateLooks how many show what was before.
 	transitionLooks, lateLooks = 2, 3
+	// shelve is an action of the API.
+	shelve = "shelve"
 )
 
 // simulatedOpenStack is an identity and a compute service behind HTTP, written from the API's public description
@@ -52,6 +54,8 @@ type simulatedOpenStack struct {
 	made     int
 	// latency, if set, is how long a task takes at least.
 	latency time.Duration
+	// hasNoRoom lets what is unshelved be shelved again.
+	hasNoRoom bool
 	// isRevoked says that the password is not taken any more, nor the tokens that it gave.
 	isRevoked bool
 	// nova, if set, has the servers instead.
@@ -243,9 +247,14 @@ func (m *simulatedServer) show() map[string]any {
 	}
 }
 
+// arrive ends a task. One to shelve or to unshelve is followed by another.
 func (m *simulatedServer) arrive() {
-	m.status = cmp.Or(map[string]string{"powering-on": "ACTIVE", "unshelving": "ACTIVE", "resuming": "ACTIVE", "powering-off": "SHUTOFF"}[m.task], m.status)
-	m.task, m.left = "", 0
+	end := map[string]struct{ status, task string }{
+		"powering-on": {status: "ACTIVE"}, "resuming": {status: "ACTIVE"}, "powering-off": {status: "SHUTOFF"},
+		"shelving": {"SHELVED", "shelving_offloading"}, "shelving_offloading": {status: "SHELVED_OFFLOADED"},
+		"unshelving": {m.status, "spawning"}, "spawning": {status: "ACTIVE"},
+	}[m.task]
+	m.status, m.task, m.left = cmp.Or(end.status, m.status), end.task, 0
 }
 
 func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m *simulatedServer) {
@@ -256,6 +265,7 @@ func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m
 		stop:       {[]string{"ACTIVE", "ERROR"}, "powering-off"},
 		start:      {[]string{"SHUTOFF"}, "powering-on"},
 		"unshelve": {[]string{"SHELVED", "SHELVED_OFFLOADED"}, "unshelving"},
+		shelve:     {[]string{"ACTIVE", "SHUTOFF", "PAUSED", "SUSPENDED"}, "shelving"},
 		"resume":   {[]string{"SUSPENDED"}, "resuming"},
 	}[action]
 	switch {
@@ -265,6 +275,8 @@ func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m
 		writeError(w, http.StatusConflict, "conflictingRequest", "Instance "+m.ID+" is locked")
 	case m.task != "" || !slices.Contains(row.from, m.status):
 		writeError(w, http.StatusConflict, "conflictingRequest", "Cannot do that while it is in "+m.status+" "+m.task)
+	case action == "unshelve" && s.hasNoRoom:
+		w.WriteHeader(http.StatusAccepted) // Its task is over before anybody looks.
 	default:
 		if s.isLate {
 			m.before, m.late = m.status, lateLooks
@@ -325,12 +337,14 @@ func (s *simulatedOpenStack) newCluster() *simulatedCluster {
 type simulatedCluster struct {
 	*simulatedOpenStack
 	infraID string
+	// isShelved says that it is to be shelved.
+	isShelved bool
 }
 
 func (c *simulatedCluster) Actuator() actuator.Actuator { return c.actuator }
 
 func (c *simulatedCluster) Target() actuator.Target {
-	return actuator.Target{InfraID: c.infraID, Cloud: "fleet", Credentials: c.credentials("")}
+	return actuator.Target{InfraID: c.infraID, Cloud: "fleet", FreesCapacity: c.isShelved, Credentials: c.credentials("")}
 }
 
 // credentials returns a Secret with more settings of the cloud.
@@ -364,8 +378,9 @@ func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 func (c *simulatedCluster) Settle(*testing.T) {
 	c.change(func() {
 		for _, m := range c.servers {
-			m.late = 0
-			m.arrive()
+			for m.late = 0; m.task != ""; {
+				m.arrive()
+			}
 		}
 	})
 }
@@ -384,6 +399,9 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 		return false // A server that is stopped keeps its place, and one that runs is no trouble of a listing.
 	}
 	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
+	if c.isShelved && op == actuatortest.Stop {
+		f.operation = shelve
+	}
 	f.ids, f.message = ids, "No way."
 	c.inject(t, f)
 	return true
@@ -402,4 +420,23 @@ func (c *simulatedCluster) Delay(t *testing.T) {
 func TestContract(t *testing.T) {
 	cloud := startOpenStack(t)
 	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return cloud.newCluster() })
+}
+
+// shelvedCluster is a cluster that is shelved, so that a server that is only off holds its host.
+type shelvedCluster struct{ *simulatedCluster }
+
+// ShutDown implements actuatortest.ShutdownCloud.
+func (c shelvedCluster) ShutDown(_ *testing.T, id string) {
+	c.change(func() { c.servers[id].status = "SHUTOFF" })
+}
+
+func (s *simulatedOpenStack) newShelvedCluster() shelvedCluster {
+	c := s.newCluster()
+	c.isShelved = true
+	return shelvedCluster{c}
+}
+
+func TestContractOfClustersThatAreShelved(t *testing.T) {
+	cloud := startOpenStack(t)
+	actuatortest.Run(t, func(*testing.T) actuatortest.Cloud { return cloud.newShelvedCluster() })
 }

@@ -23,18 +23,21 @@ type AccountCache[T any] struct {
 // NewAccountCache returns an empty cache.
 func NewAccountCache[T any]() *AccountCache[T] { return &AccountCache[T]{known: lru.New(maxAccounts)} }
 
-// GetOrBuild returns the account that has these fields, which may be secrets, or builds it. It has a name that holds none of them.
-func (a *AccountCache[T]) GetOrBuild(fields []string, build func(name string) T) T {
+// GetOrBuild returns the account that has these fields, which may be secrets and hold no NUL, or builds it. It has a name that holds none of
+// them. One account is built at a time: two of one project would both log in.
+func (a *AccountCache[T]) GetOrBuild(fields []string, build func(name string) (T, error)) (T, error) {
 	sum := sha256.Sum256([]byte(strings.Join(fields, "\x00")))
 	name := hex.EncodeToString(sum[:])
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if found, ok := a.known.Get(name); ok {
 		if account, isAccount := found.(T); isAccount {
-			return account
+			return account, nil
 		}
 	}
-	account := build(name)
-	a.known.Add(name, account)
-	return account
+	account, err := build(name)
+	if err == nil {
+		a.known.Add(name, account)
+	}
+	return account, err
 }

@@ -43,8 +43,11 @@ type RefusalError struct {
 func (r *RefusalError) Error() string { return fmt.Sprintf("status %d", r.Status) }
 
 // RetryAfter returns how long the cloud wants to be left alone.
-func (r *RefusalError) RetryAfter() time.Duration {
-	seconds, err := strconv.Atoi(r.Header.Get("Retry-After"))
+func (r *RefusalError) RetryAfter() time.Duration { return ReadRetryAfter(r.Header) }
+
+// ReadRetryAfter returns how long a cloud wants to be left alone, as far as that is believed.
+func ReadRetryAfter(header http.Header) time.Duration {
+	seconds, err := strconv.Atoi(header.Get("Retry-After"))
 	if err != nil || seconds < 0 {
 		return 0
 	}

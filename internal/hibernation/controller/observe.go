@@ -125,7 +125,10 @@ func (c Controller) observeFirstSync(ctx context.Context, cd *hivev1.ClusterDepl
 func (c Controller) findTarget(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) bool {
 	platform := cd.Spec.PlatformSettings()
 	seen.actuator = c.Actuators[platform.Name]
-	seen.target = actuator.Target{InfraID: platform.Machines, Namespace: cd.Namespace, Region: platform.Region, Cloud: platform.Cloud, DiscardLocalDisks: platform.DiscardLocalDisks}
+	seen.target = actuator.Target{
+		InfraID: platform.Machines, Namespace: cd.Namespace, Region: platform.Region, Cloud: platform.Cloud,
+		DiscardLocalDisks: platform.DiscardLocalDisks, FreesCapacity: platform.FreesCapacity,
+	}
 	for _, m := range platform.ListedMachines {
 		seen.target.Machines = append(seen.target.Machines, actuator.ListedMachine{Name: m.Name, Address: m.BMC})
 	}
