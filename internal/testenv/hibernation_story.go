@@ -141,13 +141,14 @@ func (s HibernationStory) expectMachines(t *testing.T, want actuator.MachineStat
 func (s HibernationStory) saveTimes(t *testing.T, row PlatformTimes) {
 	t.Helper()
 	all := MergeFigures(t, "platforms.json", map[string]PlatformTimes{s.Cluster.Actuator().Platform() + " (" + s.Counterpart + ")": row})
-	table := fmt.Sprintf("%-26s %9s %9s %9s   %9s %9s %9s\n", "platform", "hibernate", "its own", "overhead", "resume", "its own", "overhead")
+	var table strings.Builder
+	fmt.Fprintf(&table, "%-26s %9s %9s %9s   %9s %9s %9s\n", "platform", "hibernate", "its own", "overhead", "resume", "its own", "overhead")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		r := all[name]
-		table += fmt.Sprintf("%-26s %7.2f s %7.2f s %7.2f s   %7.2f s %7.2f s %7.2f s\n", name,
+		fmt.Fprintf(&table, "%-26s %7.2f s %7.2f s %7.2f s   %7.2f s %7.2f s %7.2f s\n", name,
 			r.HibernateSeconds, r.StopSeconds, r.HibernateOverheadSeconds, r.ResumeSeconds, r.StartSeconds, r.ResumeOverheadSeconds)
 	}
-	t.Logf("%d machines of a cluster at each platform:\n%s", storyMachines, strings.TrimSuffix(table, "\n"))
+	t.Logf("%d machines of a cluster at each platform:\n%s", storyMachines, strings.TrimSuffix(table.String(), "\n"))
 }
 
 // awaitState asks for a state, and returns when the cluster says that it is in it.
