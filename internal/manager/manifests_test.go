@@ -11,12 +11,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/otherwriter"
+	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
 const configFolder = "../../config"
@@ -132,4 +135,55 @@ func TestRightsAreAskedForInEachNamespace(t *testing.T) {
 	if len(everywhere) == 0 || len(in) != 2*len(everywhere) {
 		t.Errorf("expected each right twice, found %d and %d", len(everywhere), len(in))
 	}
+}
+
+// Every kind that has a switch is known to the policies that note who sets it, and to those of the examples.
+func TestPoliciesKnowEveryKindWithASwitch(t *testing.T) {
+	want := []string{"apps/deployments", "apps/statefulsets", "batch/cronjobs"}
+	if kinds := stoppable.ListWorkloads(); len(kinds) != len(want) {
+		t.Errorf("expected a row here for each of %d kinds, found %v", len(kinds), want)
+	}
+	examples, err := filepath.Glob("../../examples/stopadapters/*.yaml")
+	if err != nil || len(examples) == 0 {
+		t.Fatalf("expected examples of StopAdapters, found none (%v)", err)
+	}
+	for _, file := range examples {
+		var a torporv1alpha1.StopAdapter
+		if err := yaml.Unmarshal([]byte(strings.Split(readConfig(t, "../examples/stopadapters/"+filepath.Base(file)), "\n---\n")[0]), &a); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, a.Spec.Target.Group+"/"+a.Spec.Target.Resource)
+	}
+	slices.Sort(want)
+	for _, file := range []string{
+		"record/workloads.yaml", "features/workloads/record_policy.yaml",
+		"../examples/policies/reason-required.yaml", "../examples/policies/longest-stop.yaml", "../examples/policies/verbs.yaml",
+	} {
+		found := []string{}
+		for document := range strings.SplitSeq(readConfig(t, file), "\n---\n") {
+			if policy := (admissionv1.ValidatingAdmissionPolicy{}); strings.Contains(document, "torpor.dev/") && yaml.Unmarshal([]byte(document), &policy) == nil {
+				found = append(found, listSwitchedResources(policy)...)
+			}
+		}
+		slices.Sort(found)
+		if diff := cmp.Diff(want, found); diff != "" {
+			t.Errorf("%s: resources (-want +found):\n%s", file, diff)
+		}
+	}
+}
+
+// listSwitchedResources returns what a policy is about, if that is Deployments among others. Both kinds of policies have the same rules.
+func listSwitchedResources(policy admissionv1.ValidatingAdmissionPolicy) (all []string) {
+	if policy.Spec.MatchConstraints == nil {
+		return nil
+	}
+	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+		for _, resource := range rule.Resources {
+			all = append(all, rule.APIGroups[0]+"/"+resource)
+		}
+	}
+	if !slices.Contains(all, "apps/deployments") {
+		return nil
+	}
+	return all
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// policyHub is a real API server with a MySQLCluster and a CFApp that run and ones that are stopped, and a policy of examples.
+// policyHub is a real API server with objects of some kinds that run and ones that are stopped, and a policy of examples.
 type policyHub struct {
 	*hub
 	objects map[string]client.Object
@@ -30,7 +30,8 @@ func newPolicyHub(t *testing.T, file string) *policyHub {
 	t.Helper()
 	h := &policyHub{hub: &hub{Environment: testenv.StartAPIServer(t)}, objects: map[string]client.Object{}}
 	h.InstallCRDs(t)
-	for _, k := range []kind{mysqlClusters(), cfApps()} {
+	h.installForeignKinds(t)
+	for _, k := range []kind{mysqlClusters(), cfApps(), deployments(), cronJobs(), kustomizations()} {
 		for _, state := range []string{"runs", "stopped"} {
 			obj := k.build(t, h.hub, state)
 			if state == "stopped" {
@@ -66,6 +67,8 @@ func (h *policyHub) expect(t *testing.T, c client.Client, row policyRow) {
 const (
 	runningMySQL, stoppedMySQL = "MySQLCluster runs", "MySQLCluster stopped"
 	runningApp, stoppedApp     = "CFApp runs", "CFApp stopped"
+	runningWeb, stoppedWeb     = "Deployment runs", "Deployment stopped"
+	runningFlux, stoppedFlux   = "Kustomization runs", "Kustomization stopped"
 	unrelatedPatch             = `{"metadata":{"labels":{"a":"b"}}}`
 	stopApp, startApp          = `{"spec":{"desiredState":"STOPPED"}}`, `{"spec":{"desiredState":"STARTED"}}`
 )
@@ -79,11 +82,12 @@ func annotatePatch(pairs ...string) string {
 	return `{"metadata":{"annotations":{` + strings.Join(fields, ",") + `}}}`
 }
 
-// TestStopPoliciesOfMySQLClustersAndApps has a real API server follow the policies in examples.
-func TestStopPoliciesOfMySQLClustersAndApps(t *testing.T) {
+// TestStopPolicies has a real API server follow the policies in examples.
+func TestStopPolicies(t *testing.T) {
 	t.Parallel()
 	const clustering, reconciliation, instances = mocov1beta2.ClusteringStoppedAnnotation, mocov1beta2.ReconciliationStoppedAnnotation, mocov1beta2.StoppedInstancesAnnotation
 	const reason, until, own, ownUntil = torporv1alpha1.ReasonAnnotation, torporv1alpha1.UntilAnnotation, mocov1beta2.ClusteringReasonAnnotation, mocov1beta2.ClusteringUntilAnnotation
+	const stopped = torporv1alpha1.StoppedAnnotation
 	stopAppWith := func(annotation, value string) string {
 		return fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}},"spec":{"desiredState":"STOPPED"}}`, annotation, value)
 	}
@@ -104,6 +108,15 @@ func TestStopPoliciesOfMySQLClustersAndApps(t *testing.T) {
 			{runningApp, unrelatedPatch, ""},
 			{stoppedApp, startApp, ""},
 			{stoppedApp, unrelatedPatch, ""},
+			{runningWeb, annotatePatch(stopped, "true"), "expected why the object is to be stopped"},
+			{runningWeb, annotatePatch(stopped, "true", reason, "no budget"), ""},
+			{runningWeb, annotatePatch(stopped, "yes"), ""},
+			{runningWeb, `{"spec":{"replicas":0}}`, ""},
+			{stoppedWeb, annotatePatch(stopped, "false"), ""},
+			{stoppedWeb, unrelatedPatch, ""},
+			{"CronJob runs", annotatePatch(stopped, "true"), "expected why the object is to be stopped"},
+			{runningFlux, annotatePatch(stopped, "true"), "expected why the object is to be stopped"},
+			{stoppedFlux, annotatePatch(stopped, "false"), ""},
 		},
 		"longest-stop.yaml": {
 			{runningMySQL, annotatePatch(clustering, "true"), "[torpor.dev/until]: expected a duration of 4h at most, such as 40m, for the stop of clustering"},
@@ -122,6 +135,14 @@ func TestStopPoliciesOfMySQLClustersAndApps(t *testing.T) {
 			{stoppedApp, annotatePatch(until, "9999h"), `found "9999h"`},
 			{stoppedApp, startApp, ""},
 			{stoppedApp, unrelatedPatch, ""},
+			{runningWeb, annotatePatch(stopped, "true"), `expected a duration of 72h at most, such as 8h, found ""`},
+			{runningWeb, annotatePatch(stopped, "true", until, "73h"), `found "73h"`},
+			{runningWeb, annotatePatch(stopped, "true", until, "72h"), ""},
+			{stoppedWeb, annotatePatch(until, "9999h"), `found "9999h"`},
+			{stoppedWeb, annotatePatch(stopped, "false"), ""},
+			{stoppedWeb, unrelatedPatch, ""},
+			{runningFlux, annotatePatch(stopped, "true", until, "73h"), `found "73h"`},
+			{stoppedFlux, annotatePatch(stopped, "false"), ""},
 		},
 	} {
 		t.Run(file, func(t *testing.T) {
@@ -129,7 +150,8 @@ func TestStopPoliciesOfMySQLClustersAndApps(t *testing.T) {
 			h := newPolicyHub(t, file)
 			testenv.Eventually(t, "the policies are followed", func() error {
 				mysql := h.try(t, h.Client, policyRow{runningMySQL, annotatePatch(clustering, "true"), ""})
-				return testenv.ErrorIf(mysql == nil || h.try(t, h.Client, policyRow{runningApp, stopApp, ""}) == nil, "a stop without anything passes")
+				web := h.try(t, h.Client, policyRow{runningWeb, annotatePatch(stopped, "true"), ""})
+				return testenv.ErrorIf(mysql == nil || web == nil || h.try(t, h.Client, policyRow{runningApp, stopApp, ""}) == nil, "a stop without anything passes")
 			})
 			for _, row := range rows {
 				h.expect(t, h.Client, row)
@@ -138,8 +160,8 @@ func TestStopPoliciesOfMySQLClustersAndApps(t *testing.T) {
 	}
 }
 
-// TestStopVerbsOfMySQLClustersAndApps splits stops, starts and restarts by roles. The manager may start, and no more.
-func TestStopVerbsOfMySQLClustersAndApps(t *testing.T) {
+// TestStopVerbs splits stops, starts and restarts by roles. The manager may start, and no more.
+func TestStopVerbs(t *testing.T) {
 	t.Parallel()
 	h := newPolicyHub(t, "verbs.yaml")
 	const noStop, noStart, noRestart = "to have the verb stop", "to have the verb start", "to have the verb restart"
@@ -174,6 +196,10 @@ func TestStopVerbsOfMySQLClustersAndApps(t *testing.T) {
 			{stoppedApp, extend, refusalOf("stop", "start")},
 			{runningApp, restart, refusalOf("restart")},
 			{runningApp, unrelatedPatch, ""},
+			{runningWeb, annotatePatch(torporv1alpha1.StoppedAnnotation, "true"), refusalOf("stop")},
+			{stoppedWeb, annotatePatch(torporv1alpha1.StoppedAnnotation, "false"), refusalOf("start")},
+			{stoppedWeb, extend, refusalOf("stop", "start")},
+			{runningWeb, unrelatedPatch, ""},
 		}
 		testenv.Eventually(t, "the roles of "+user+" and the policies are followed", func() error {
 			var errs []error
@@ -194,7 +220,7 @@ func (h *policyHub) grantWrites(t *testing.T, user string, verbs []string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: strings.ReplaceAll(user, ":", "-")}
 	h.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{mocov1beta2.GroupVersion().Group, korifiv1alpha1.GroupVersion().Group}, Resources: []string{"mysqlclusters", "cfapps"},
+		APIGroups: []string{mocov1beta2.GroupVersion().Group, korifiv1alpha1.GroupVersion().Group, "apps"}, Resources: []string{"mysqlclusters", "cfapps", "deployments"},
 		Verbs: append([]string{"get", "patch"}, verbs...),
 	}}}, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},

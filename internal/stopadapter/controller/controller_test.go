@@ -6,12 +6,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -72,13 +74,14 @@ type story struct {
 	*testenv.Environment
 	namespace string
 	observer  *observed
+	metrics   *Metrics
 	stop      func()
 }
 
 func newStory(t *testing.T) *story {
 	t.Helper()
 	env := shared.Get(t)
-	s := &story{Environment: env, namespace: env.CreateNamespace(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}}
+	s := &story{Environment: env, namespace: env.CreateNamespace(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}, metrics: NewMetrics()}
 	s.start(t)
 	return s
 }
@@ -89,7 +92,7 @@ func (s *story) start(t *testing.T) {
 	limited.Config = s.ImpersonateUser(s.grantRights(t))
 	s.stop = testenv.StartManager(t, &limited, func(mgr manager.Manager) error {
 		for _, kind := range stoppable.ListWorkloads() {
-			if err := (Controller{Clock: clock.RealClock{}, Kind: kind, Observer: s.observer}).SetupWithManager(mgr); err != nil {
+			if err := (Controller{Clock: clock.RealClock{}, Kind: kind, Observer: s.observer, Metrics: s.metrics}).SetupWithManager(mgr); err != nil {
 				return fmt.Errorf("set up: %w", err)
 			}
 		}
@@ -224,7 +227,14 @@ func TestWhatPeopleStopUntilATimeComesBack(t *testing.T) {
 	u := s.create(t, deployment("timed"))
 	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": "true", "torpor.dev/until": "2099-01-01T00:00:00Z"}}}`)
 	s.waitFor(t, "it is stopped", u, true, replicasAre(0))
+	const shown = `torpor_stop_until_timestamp_seconds{kind="Deployment",name="timed",part="replicas"} 4070908800`
+	testenv.Eventually(t, "its metrics say until when", func() error {
+		return testenv.ErrorIf(!slices.Contains(s.listMetrics(t), shown), "found %v", s.listMetrics(t))
+	})
 	s.stop()
+	if found := s.listMetrics(t); len(found) > 0 {
+		t.Errorf("expected no metrics while nothing runs, found %v", found)
+	}
 	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/until": "1s"}}}`)
 	s.start(t)
 	defer s.stop()
@@ -233,4 +243,27 @@ func TestWhatPeopleStopUntilATimeComesBack(t *testing.T) {
 	if _, isLeft := u.GetAnnotations()[torporv1alpha1.UntilAnnotation]; isLeft || stopadapter.IsAsked(u) || found.Records[0].StartedBy != torporv1alpha1.UntilAnnotation {
 		t.Errorf("expected the stop to be taken back, found %v", u.GetAnnotations())
 	}
+}
+
+// listMetrics returns the series of the story's namespace, without that.
+func (s *story) listMetrics(t *testing.T) (lines []string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(s.metrics)
+	families, err := registry.Gather()
+	testenv.ExpectNoError(t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+			}
+			mine := fmt.Sprintf("namespace=%q", s.namespace)
+			if slices.Contains(labels, mine) {
+				labels = slices.DeleteFunc(labels, func(l string) bool { return l == mine })
+				lines = append(lines, fmt.Sprintf("%s{%s} %d", family.GetName(), strings.Join(labels, ","), int64(m.GetGauge().GetValue())))
+			}
+		}
+	}
+	return lines
 }
