@@ -12,6 +12,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,6 +28,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/bulk"
 	"github.com/torpor-dev/torpor/internal/installation"
 	"github.com/torpor-dev/torpor/internal/otherwriter"
@@ -63,7 +65,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	return errors.Join(o.removeFinalizers(ctx), o.removeLeasesAndSecrets(ctx), o.warnOfSleepers(ctx), o.removeDefinitions(ctx, definitions))
+	return errors.Join(o.removeFinalizers(ctx), o.removeLeasesAndSecrets(ctx), o.warnOfSleepers(ctx), o.warnOfStopped(ctx), o.removeDefinitions(ctx, definitions))
 }
 
 func (o Options) removeWebhooks(ctx context.Context) error {
@@ -221,4 +223,25 @@ func (o Options) warnOfSleepers(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// warnOfStopped names what is stopped by its own switch, which nobody sets back any more.
+func (o Options) warnOfStopped(ctx context.Context) error {
+	kinds := []schema.GroupVersionKind{
+		appsv1.SchemeGroupVersion.WithKind("Deployment"), appsv1.SchemeGroupVersion.WithKind("StatefulSet"), batchv1.SchemeGroupVersion.WithKind("CronJob"),
+	}
+	var adapters torporv1alpha1.StopAdapterList
+	failed := []error{bulk.IgnoreNotServed(o.Client.List(ctx, &adapters))}
+	for _, a := range adapters.Items {
+		kinds = append(kinds, schema.GroupVersionKind{Group: a.Spec.Target.Group, Version: a.Spec.Target.Version, Kind: a.Spec.Target.Kind})
+	}
+	for _, kind := range kinds {
+		failed = append(failed, o.EachObject(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
+			if obj.Annotations[torporv1alpha1.RestoreAnnotation] != "" {
+				o.Print("left stopped", obj, "what it was before is in its annotation "+torporv1alpha1.RestoreAnnotation)
+			}
+			return nil
+		}))
+	}
+	return errors.Join(failed...)
 }

@@ -26,6 +26,7 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/bulk"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -59,7 +60,11 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-manager"}},
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "torpor-webhook"}},
 	}
-	users := []client.Object{app, cluster, lrp, asleep, timedOut}
+	web, _ := ours[0].DeepCopyObject().(client.Object)
+	web.SetNamespace(namespace)
+	web.SetName("web")
+	web.SetAnnotations(map[string]string{torporv1alpha1.RestoreAnnotation: "[]"})
+	users := []client.Object{app, cluster, lrp, asleep, timedOut, web}
 	hub.ExpectCreated(t, append(slices.Clone(users), ours...)...)
 	meta.SetStatusCondition(&timedOut.Status.Conditions, metav1.Condition{
 		Type: hivev1.ClusterHibernatingCondition, Status: metav1.ConditionTrue, Reason: hivev1.HibernatingHibernationReason,
@@ -84,6 +89,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 	const kept = "kept MySQLCluster NS/upstreams: its finalizer: MOCO has written it: its field manager is moco-controller"
 	const (
 		sleeps      = "left asleep ClusterDeployment NS/cd: its machines stay off until somebody starts them"
+		isStopped   = "left stopped Deployment NS/web: what it was before is in its annotation torpor.dev/restore"
 		hasTimedOut = "left asleep ClusterDeployment NS/timed-out: its machines stay off until somebody starts them"
 	)
 	want := []string{
@@ -97,7 +103,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		"would delete Lease kube-system/torpor",
 		"would delete Lease torpor-system/torpor-manager",
 		"would delete Secret torpor-system/torpor-webhook",
-		sleeps, hasTimedOut,
+		sleeps, hasTimedOut, isStopped,
 	}
 	if diff := cmp.Diff(want, run(true, system)); diff != "" {
 		t.Errorf("a dry run (-want +got):\n%s", diff)
@@ -111,7 +117,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 	if diff := cmp.Diff(want, run(false, system)); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{kept, sleeps, hasTimedOut}, run(false, system)); diff != "" {
+	if diff := cmp.Diff([]string{kept, sleeps, hasTimedOut, isStopped}, run(false, system)); diff != "" {
 		t.Errorf("lines of a second run (-want +got):\n%s", diff)
 	}
 	for _, obj := range ours {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -46,11 +47,22 @@ func testFollow(t *testing.T, server *testenv.Environment) {
 	expectLine("an app that comes", "cfapp/second +app +unknown +.*")
 	testenv.ExpectNoError(t, server.Client.Delete(t.Context(), second))
 	expectLine("an app that goes", "cfapp/second +app +deleted +.*")
+	t.Log("A Deployment is told once somebody stops it.")
+	web := newDeployment(t, 3, 3)
+	testenv.ExpectNoError(t, unstructured.SetNestedMap(web.Object, map[string]any{
+		"selector": map[string]any{"matchLabels": map[string]any{"app": "web"}},
+		"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "web"}}, "spec": map[string]any{"containers": []any{map[string]any{"name": "a", "image": "example.com/a"}}}},
+	}, "spec"))
+	web.SetNamespace(namespace)
+	server.ExpectCreated(t, web)
+	before := web.DeepCopy()
+	testenv.ExpectNoError(t, server.Client.Patch(t.Context(), askToStop(web), client.MergeFrom(before)))
+	expectLine("a Deployment that is stopped", "deployment/x +replicas +stopping +- +- +- +- +waits for the manager, which needs the feature workloads")
 	end()
 	if found := exit.Code(<-code); found != exit.Done {
 		t.Errorf("expected that somebody who has seen enough ends it well, found exit code %d: %s", found, &said)
 	}
-	if lines := strings.Count(out.String(), "\n"); lines != 5 {
+	if lines := strings.Count(out.String(), "\n"); lines != 6 {
 		t.Errorf("expected a line for each change that shows, found %s", &out)
 	}
 }

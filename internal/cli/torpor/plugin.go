@@ -87,9 +87,11 @@ func (a *commands) newRootCommand() *cobra.Command {
 		Use:         programName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl torpor"},
 		Short:       "Stop and start things; see what is stopped, who stopped it, why and until when",
-		Long: `Stop and start ClusterDeployments, MySQLClusters and CFApps; see what is stopped, who stopped it, why and until when.
+		Long: `Stop and start ClusterDeployments, MySQLClusters, CFApps, Deployments, StatefulSets, CronJobs and the kinds of StopAdapters; see
+what is stopped, who stopped it, why and until when.
 
-An object is named KIND/NAME, such as cfapp/shop. A kind has its short name, its singular and its plural.
+An object is named KIND/NAME, such as cfapp/shop. A kind has its short name, its singular and its plural; one of a StopAdapter has the
+name of that, such as clusters.postgresql.cnpg.io.
 
 Exit codes:
   0  done, also if there was nothing to do
@@ -104,6 +106,7 @@ Exit codes:
   # Stop it for the night, and start it again
   kubectl torpor stop cfapp/shop --reason "no budget" --until 10h
   kubectl torpor start cfapp/shop
+  kubectl torpor stop deployment/web --reason "no budget" --until 2h
 
   # What a stop would do, and what it may run into
   kubectl torpor plan clusterdeployment/fleet --until 60h

@@ -33,7 +33,8 @@ func (a *commands) newStatusCommand() *cobra.Command {
 		Use:   "status [KIND/NAME... | -l SELECTOR] [-A]",
 		Short: "What can be stopped: its state, since when, by whom, why, until when, and what now",
 		Long: `What can be stopped: its state, since when, by whom, why, until when, and what now.
-SINCE and BY are of the stop, or of the start of what runs. A kind that the API server does not serve is left out. So is one that you
+SINCE and BY are of the stop, or of the start of what runs. Deployments, StatefulSets, CronJobs and objects of StopAdapters are listed
+once somebody or a Slumber has stopped them. A kind that the API server does not serve is left out. So is one that you
 may not list, which is said.`,
 		Example: `  # All of the namespace, and of all namespaces
   kubectl torpor status

@@ -63,12 +63,16 @@ type verbCommand struct {
 
 func (a *commands) newStopCommand() *cobra.Command {
 	v := &verbCommand{commands: a, verb: stopVerb, longText: `Stop objects: a ClusterDeployment hibernates, a CFApp has no instances, and one automation of a MySQLCluster rests, which --part names.
+Of Deployments, StatefulSets, CronJobs and the kinds of StopAdapters it is asked by an annotation, by which the manager's feature workloads goes.
 What is stopped already gets the reason and the end that are given.`}
 	return v.newCommand("stop", "Stop objects, and say why and until when", `  # A cluster hibernates for the night
   kubectl torpor stop clusterdeployment/fleet --reason "no budget" --until 10h
 
   # Failover and repair of a MySQLCluster rest; return when it has come to a safe point
   kubectl torpor stop mysqlcluster/test --part clustering --reason "compare replicas" --wait
+
+  # A Deployment has no replicas for two hours, and then those that it had
+  kubectl torpor stop deployment/web --reason "no budget" --until 2h
 
   # Every app of a team, as the API server would take it
   kubectl torpor stop cfapp -l team=a --dry-run=server`)
