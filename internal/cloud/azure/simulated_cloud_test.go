@@ -66,7 +66,7 @@ type simulatedAzure struct {
 
 type simulatedMachine struct {
 	group, name string
-	// power is the state as Azure names it, left for how many listings it stays if it is one that passes, or arrives until when.
+	// power is the state as Azure names it, left for how many listings it stays if it is one that passes; arrives is until when.
 	power   string
 	left    int
 	arrives time.Time
@@ -259,15 +259,18 @@ func (m *simulatedMachine) look() string {
 		m.late--
 		return m.before
 	}
+	if !m.arrives.IsZero() && time.Now().After(m.arrives) {
+		m.arrive()
+	}
 	shown := m.power
-	if m.left--; m.left < 0 && !time.Now().Before(m.arrives) {
+	if m.left--; m.left < 0 && m.arrives.IsZero() {
 		m.arrive()
 	}
 	return shown
 }
 
 func (m *simulatedMachine) arrive() {
-	m.left, m.power = 0, cmp.Or(map[string]string{"starting": "running", "deallocating": "deallocated"}[m.power], m.power)
+	m.left, m.arrives, m.power = 0, time.Time{}, cmp.Or(map[string]string{"starting": "running", "deallocating": "deallocated"}[m.power], m.power)
 }
 
 // change starts a transition. One that is under way is not turned round.
@@ -286,7 +289,10 @@ func (s *simulatedAzure) change(group, name, to string) (status int, code string
 	if s.isLate {
 		m.before, m.late = m.power, lateLooks
 	}
-	m.power, m.left, m.arrives = to, transitionLooks, time.Now().Add(s.latency)
+	m.power, m.left = to, transitionLooks
+	if s.latency > 0 {
+		m.left, m.arrives = 0, time.Now().Add(s.latency)
+	}
 	return http.StatusOK, ""
 }
 

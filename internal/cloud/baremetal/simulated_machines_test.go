@@ -72,7 +72,7 @@ type simulatedRoom struct {
 	clusters int
 	isLate   bool
 	calls    int
-	// latency, if set, is how long a change of the power takes at least.
+	// latency, if set, is how long a change of the power takes, instead of a number of looks.
 	latency time.Duration
 	// interfere, if set, answers requests to Redfish instead.
 	interfere func(http.ResponseWriter, *http.Request) bool
@@ -122,12 +122,15 @@ func (m *simulatedMachine) isHanging() bool {
 func (m *simulatedMachine) look() actuator.MachineState {
 	m.room.mu.Lock()
 	defer m.room.mu.Unlock()
+	if !m.arrives.IsZero() && time.Now().After(m.arrives) {
+		m.arrive()
+	}
 	shown := m.state
 	switch {
 	case m.late > 0:
 		m.late--
 		shown = m.before
-	case m.left > 0 || time.Now().Before(m.arrives):
+	case m.left > 0 || !m.arrives.IsZero():
 		m.left--
 	default:
 		m.arrive()
@@ -139,7 +142,7 @@ func (m *simulatedMachine) look() actuator.MachineState {
 }
 
 func (m *simulatedMachine) arrive() {
-	m.left = 0
+	m.left, m.arrives = 0, time.Time{}
 	switch m.state {
 	case actuator.Starting:
 		m.state = actuator.Running
@@ -165,7 +168,9 @@ func (m *simulatedMachine) take(order powerOrder) bool {
 	case order == turnOn && m.state == actuator.Stopped:
 		m.state, m.left = actuator.Starting, changeLooks
 	}
-	m.arrives = time.Now().Add(m.room.latency)
+	if m.room.latency > 0 {
+		m.left, m.arrives = 0, time.Now().Add(m.room.latency)
+	}
 	if m.room.isLate && before != m.state {
 		m.before, m.late = before, lateLooks
 	}

@@ -253,6 +253,9 @@ func (s *simulatedGCP) serveList(w http.ResponseWriter, r *http.Request) {
 
 // look returns what a listing shows, and lets time go by.
 func (m *simulatedInstance) look() map[string]any {
+	if !m.arrives.IsZero() {
+		m.settle(false)
+	}
 	if m.late > 0 {
 		m.late--
 		shown := m.show()

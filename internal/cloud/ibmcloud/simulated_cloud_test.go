@@ -197,6 +197,9 @@ func (s *simulatedIBMCloud) serveList(w http.ResponseWriter, r *http.Request) {
 
 // look returns what a listing shows, and lets time go by.
 func (m *simulatedInstance) look() map[string]any {
+	if !m.arrives.IsZero() {
+		m.settle(false)
+	}
 	shown := m.show()
 	if m.late > 0 {
 		m.late--

@@ -43,7 +43,7 @@ type simulatedDaemon struct {
 	nextID   uint32
 	clusters int
 	made     int
-	// latency, if set, is how long a guest takes to turn off at least.
+	// latency, if set, is how long a guest takes to turn off, instead of a number of looks.
 	latency time.Duration
 	// interfere, if set, may answer a call with a frame of its own; nil leaves it to the daemon.
 	interfere func(procedure, serial uint32) []byte
@@ -233,6 +233,9 @@ func (s *simulatedDaemon) doFor(d *simulatedDomain, procedure uint32, w *xdrWrit
 	case procedure == procDomainShutdown:
 		if d.state == stateRunning && !d.isDeaf && d.looksLeft == 0 { // Whoever is paused, asleep or dead does not hear the button.
 			d.looksLeft, d.turnsOff = turningOffLooks, time.Now().Add(s.latency)
+			if s.latency > 0 {
+				d.looksLeft = 1
+			}
 		}
 	case procedure == procDomainDestroy:
 		d.turnOff()

@@ -52,7 +52,7 @@ type simulatedOpenStack struct {
 	isLate   bool
 	clusters int
 	made     int
-	// latency, if set, is how long a task takes at least.
+	// latency, if set, is how long a task takes, instead of a number of listings.
 	latency time.Duration
 	// hasNoRoom lets what is unshelved be shelved again.
 	hasNoRoom bool
@@ -66,7 +66,7 @@ type simulatedOpenStack struct {
 
 type simulatedServer struct {
 	ID, Name, infraID string
-	// status and task are as the API names them; a task stays for left listings, and until a time.
+	// status and task are as the API names them; a task stays for left listings, or until a time.
 	status, task string
 	left         int
 	arrives      time.Time
@@ -222,12 +222,15 @@ func (s *simulatedOpenStack) serveList(w http.ResponseWriter, r *http.Request) {
 
 // look returns what a listing shows, and lets time go by.
 func (m *simulatedServer) look() map[string]any {
+	if !m.arrives.IsZero() && time.Now().After(m.arrives) {
+		m.arrive()
+	}
 	shown := m.show()
 	switch {
 	case m.late > 0:
 		m.late--
 		shown["status"], shown["OS-EXT-STS:task_state"] = m.before, nil
-	case m.left > 0 || time.Now().Before(m.arrives):
+	case m.left > 0 || !m.arrives.IsZero():
 		m.left--
 	default:
 		m.arrive()
@@ -255,6 +258,7 @@ func (m *simulatedServer) arrive() {
 		"unshelving": {m.status, "spawning"}, "spawning": {status: "ACTIVE"},
 	}[m.task]
 	m.status, m.task, m.left = cmp.Or(end.status, m.status), end.task, 0
+	m.arrives = time.Time{}
 }
 
 func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m *simulatedServer) {
@@ -281,7 +285,10 @@ func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m
 		if s.isLate {
 			m.before, m.late = m.status, lateLooks
 		}
-		m.task, m.left, m.arrives = row.task, transitionLooks, time.Now().Add(s.latency)
+		m.task, m.left = row.task, transitionLooks
+		if s.latency > 0 {
+			m.left, m.arrives = 0, time.Now().Add(s.latency)
+		}
 		w.WriteHeader(http.StatusAccepted)
 	}
 }
