@@ -57,7 +57,7 @@ func TestSetCondition(t *testing.T) {
 
 func TestLongNotesAreCut(t *testing.T) {
 	var events eventList
-	emit(&events, &corev1.Pod{}, []decision.Event{{Reason: "Talks", Note: strings.Repeat("é", maxNote)}})
+	EmitEvents(&events, &corev1.Pod{}, []decision.Event{{Reason: "Talks", Note: strings.Repeat("é", maxNote)}})
 	note := strings.TrimPrefix(events[0], "Normal Talks: ")
 	if len(note) > maxNote || strings.ToValidUTF8(note, "?") != note {
 		t.Errorf("a note of %d bytes, want at most %d and no half letters", len(note), maxNote)

@@ -16,7 +16,8 @@ import (
 // maxNote is the API's limit for the note of an event.
 const maxNote = 1024
 
-func emit(r events.EventRecorder, obj runtime.Object, list []decision.Event) {
+// EmitEvents tells of what has happened to an object.
+func EmitEvents(r events.EventRecorder, obj runtime.Object, list []decision.Event) {
 	for _, e := range list {
 		eventType := corev1.EventTypeNormal
 		if e.Warning {

@@ -243,7 +243,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	if obj.isReplaced() {
 		p.noteWritten(req, obj)
 	}
-	emit(p.Recorder, obj.after, append(out.Events, lostFieldsEvents(written.firstLost)...))
+	EmitEvents(p.Recorder, obj.after, append(out.Events, lostFieldsEvents(written.firstLost)...))
 	if out.AfterSave != nil {
 		out.AfterSave()
 	}

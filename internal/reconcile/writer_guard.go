@@ -72,7 +72,7 @@ func (p *Pass[T, S, P]) yield(ctx context.Context, obj T) (bool, ctrl.Result, er
 		}
 		return true, ctrl.Result{}, err
 	}
-	emit(p.Recorder, obj, []decision.Event{{Reason: torporv1alpha1.AnotherWriterReason, Action: "Yield", Warning: true, Note: message}})
+	EmitEvents(p.Recorder, obj, []decision.Event{{Reason: torporv1alpha1.AnotherWriterReason, Action: "Yield", Warning: true, Note: message}})
 	return true, wait, nil
 }
 

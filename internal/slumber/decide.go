@@ -22,6 +22,9 @@ const (
 	maxNames = 5
 	// lookInterval is how often a Slumber looks without a reason: everything that it waits for tells of itself.
 	lookInterval = 10 * time.Minute
+	// KindsGrace is for how long a manager that has begun waits for kinds whose controllers are about to begin. Without that, a wave of them alone
+	// would count as asleep, and the next one would not wait for it.
+	KindsGrace = time.Minute
 	// immediately is the shortest interval.
 	immediately = time.Millisecond
 )
@@ -53,8 +56,10 @@ type Plan struct {
 	WindowEnd      time.Time
 	Ready, Stalled decision.Condition
 	isWaking       bool
-	Events         []decision.Event
-	RequeueAfter   time.Duration
+	// windowSince is when the window began that holds; zero if none does, or it always has.
+	windowSince  time.Time
+	Events       []decision.Event
+	RequeueAfter time.Duration
 }
 
 // Decide returns what a Slumber does. A spec that makes no sense changes nothing: what slept sleeps on until its stop expires.
@@ -64,13 +69,17 @@ func Decide(o Observed) Plan {
 		return keepAll(o, err)
 	}
 	before := o.Slumber.Status
-	phase := schedule.PhaseAt(o.Now)
-	p := Plan{Status: torporv1alpha1.SlumberStatus{ObservedGeneration: o.Slumber.Generation, NextTransitions: schedule.NextTransitions(o.Now)}, RequeueAfter: lookInterval}
+	transitions := schedule.NextTransitions(o.Now)
+	phase := schedule.phaseBefore(o.Now, transitions)
+	p := Plan{Status: torporv1alpha1.SlumberStatus{ObservedGeneration: o.Slumber.Generation, NextTransitions: transitions}, RequeueAfter: lookInterval}
 	p.requeueAt(o.Now, phase.Until)
+	if len(o.MissingKinds) > 0 {
+		p.requeueAt(o.Now, o.KindsAwaitedUntil)
+	}
 	p.noteWindow(o, phase)
 	shouldSleep := phase.IsAsleep && !p.Status.IsWindowMissed && !o.Slumber.Spec.Suspend
 	if shouldSleep {
-		p.WindowEnd = phase.Until
+		p.WindowEnd, p.windowSince = phase.Until, phase.Since
 	}
 	p.isWaking = !shouldSleep
 	p.advanceWaves(o, phase, shouldSleep)
@@ -124,10 +133,12 @@ func (p *Plan) advanceWaves(o Observed, phase SchedulePhase, shouldSleep bool) {
 	for _, i := range order {
 		wave := &p.Status.Waves[i]
 		if wave.ShouldSleep != shouldSleep {
-			wave.ShouldSleep, wave.Since = shouldSleep, new(metav1.NewTime(o.Now))
+			wave.ShouldSleep, wave.Since, wave.WaitsSince = shouldSleep, new(metav1.NewTime(o.Now)), nil
 			wave.IsTimedOut, wave.IsSettled = false, false
 		} else if shouldSleep && wave.Since != nil && wave.Since.Time.Before(phase.Since) {
-			wave.Since = new(metav1.NewTime(phase.Since)) // Nobody saw the time between the windows: who has resumed something in the last one, has not in this one.
+			// Nobody saw the time between the windows: who has resumed something in the last one, has not in this one, and what slept may have woken.
+			wave.Since, wave.WaitsSince = new(metav1.NewTime(phase.Since)), new(metav1.NewTime(o.Now))
+			wave.IsTimedOut, wave.IsSettled = false, false
 		}
 		p.observeWave(o, i)
 		if !wave.IsSettled && !wave.IsTimedOut {
@@ -148,14 +159,14 @@ func waveOf(o Observed, name string) torporv1alpha1.SlumberWaveStatus {
 		return torporv1alpha1.SlumberWaveStatus{Name: name, IsSettled: true}
 	}
 	w := o.Slumber.Status.Waves[at]
-	return torporv1alpha1.SlumberWaveStatus{Name: name, ShouldSleep: w.ShouldSleep, Since: w.Since, IsSettled: w.IsSettled, IsTimedOut: w.IsTimedOut}
+	return torporv1alpha1.SlumberWaveStatus{Name: name, ShouldSleep: w.ShouldSleep, Since: w.Since, WaitsSince: w.WaitsSince, IsSettled: w.IsSettled, IsTimedOut: w.IsTimedOut}
 }
 
 // observeWave counts the members of a wave, and names those that it waits for.
 func (p *Plan) observeWave(o Observed, i int) {
 	wave := &p.Status.Waves[i]
 	wave.Members, wave.Asleep, wave.Skipped, wave.WaitsFor = 0, 0, 0, ""
-	var waiting []string
+	waiting := o.listAwaited(i)
 	for _, m := range o.Waves[i] {
 		wave.Members++
 		if m.IsAsleep {
@@ -178,13 +189,26 @@ func (p *Plan) observeWave(o Observed, i int) {
 		wave.IsTimedOut = false
 		return
 	}
-	if end := wave.Since.Add(timeout); !wave.IsTimedOut && !o.Now.Before(end) {
+	if p.awaitsTurn(*wave) {
+		wave.WaitsFor, wave.IsTimedOut = "", false
+		return
+	}
+	waitsSince := wave.Since
+	if wave.WaitsSince != nil {
+		waitsSince = wave.WaitsSince
+	}
+	if end := waitsSince.Add(timeout); !wave.IsTimedOut && !o.Now.Before(end) {
 		wave.IsTimedOut = true
 		p.Events = append(p.Events, decision.Event{Warning: true, Reason: EventWaveTimedOut, Action: "Wait", Note: fmt.Sprintf(
 			"The wave %s was not as it should be after %s: %s; the next one goes on without it", wave.Name, timeout, wave.WaitsFor)})
 	} else {
 		p.requeueAt(o.Now, end)
 	}
+}
+
+// awaitsTurn reports whether a wave that was asleep in the last window has not had its turn in this one: nobody saw the time between.
+func (p *Plan) awaitsTurn(wave torporv1alpha1.SlumberWaveStatus) bool {
+	return !p.isWaking && wave.ShouldSleep && wave.Since != nil && wave.Since.Time.Before(p.windowSince)
 }
 
 func waveTimeoutOf(s *torporv1alpha1.Slumber) time.Duration {
@@ -243,6 +267,8 @@ func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now time.
 		return MemberWish{Verb: Start, StartedBy: by}
 	case p.isWaking:
 		return MemberWish{Verb: Keep} // It sleeps on until it is its turn, as it was told when it was stopped.
+	case p.awaitsTurn(wave):
+		return MemberWish{Verb: Keep} // Its last stop may have expired.
 	default:
 		return MemberWish{Verb: Stop}
 	}
@@ -253,7 +279,7 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	var waiting, late []string
 	isDone := true
 	for _, wave := range p.Status.Waves {
-		if wave.ShouldSleep != shouldSleep {
+		if wave.ShouldSleep != shouldSleep || p.awaitsTurn(wave) {
 			waiting = append(waiting, fmt.Sprintf("wave %s comes later", wave.Name))
 		} else if wave.WaitsFor != "" {
 			waiting = append(waiting, fmt.Sprintf("wave %s waits for %s", wave.Name, wave.WaitsFor))

@@ -76,6 +76,10 @@ func TestDecide(t *testing.T) {
 	resumed.ResumedAt, resumed.ResumedBy = metav1.NewTime(evening()), "bob"
 	others := asleep("a")
 	others.IsStopped, others.IsStoppedByOthers = false, true
+	waking := asleep("a")
+	waking.IsStopped = false
+	expired := asleep("a")
+	expired.IsExpired = true
 	since := evening().Add(-time.Minute)
 	type members = []slumber.Member
 	for name, row := range map[string]struct {
@@ -102,6 +106,15 @@ func TestDecide(t *testing.T) {
 		},
 		"what somebody skips is started":   {withWaves(nights(), since, true, true), evening(), []members{{skipped}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
 		"what somebody resumed is started": {withWaves(nights(), since, true, true), evening(), []members{{resumed}, {asleep("b")}}, "Asleep tt a s", "AsWished", "AllAsleep"},
+		"a night after one that nobody saw end begins with one wave": {
+			withWaves(nights(), evening().Add(-24*time.Hour), true, true), evening(), []members{{awake("a")}, {awake("b")}}, "FallingAsleep tt - k", "InTransition", "SleepBegins",
+		},
+		"what is about to wake from a stop that is over keeps the next wave waiting": {
+			withWaves(nights(), since, true, false), evening(), []members{{waking}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins",
+		},
+		"an expired stop keeps nothing asleep, and the next wave waiting": {
+			withWaves(nights(), since, true, false), evening(), []members{{expired}, {awake("b")}}, "FallingAsleep tf s a", "InTransition", "SleepBegins",
+		},
 		"suspended": {
 			func() *torporv1alpha1.Slumber {
 				s := withWaves(nights(), since, true, true)
@@ -146,6 +159,34 @@ func TestDecide(t *testing.T) {
 				t.Errorf("(-want +found):\n%s%+v", diff, p)
 			}
 		})
+	}
+}
+
+// TestAManagerThatBeginsWaitsForKinds has a wave of a kind whose controller is not there: yet, and after a minute.
+func TestAManagerThatBeginsWaitsForKinds(t *testing.T) {
+	s := withWaves(nights(), evening().Add(-time.Second), true, false)
+	s.Spec.Waves[0].Targets[0].Kind = "Deployment"
+	o := slumber.Observed{Now: evening(), Slumber: s, Waves: [][]slumber.Member{{}, {awake("b")}}, MissingKinds: []string{"Deployment.apps"}, KindsAwaitedUntil: evening().Add(slumber.KindsGrace)}
+	if p := slumber.Decide(o); p.Status.Waves[1].ShouldSleep || !strings.Contains(p.Ready.Message, "wave apps waits for what there is of Deployment.apps") || p.RequeueAfter > slumber.KindsGrace {
+		t.Errorf("expected the next wave to wait, found %q: %+v", verbs(p), p.Ready)
+	}
+	o.Now = o.KindsAwaitedUntil
+	if p := slumber.Decide(o); !p.Status.Waves[1].ShouldSleep || p.Stalled.Reason != torporv1alpha1.SlumberKindMissingReason {
+		t.Errorf("expected the next wave to come, and the kind to be named, found %+v: %+v", p.Status.Waves, p.Stalled)
+	}
+}
+
+// TestWhatWasResumedIsStoppedAnewInTheNextWindow has somebody resume a member in a window that nobody saw end.
+func TestWhatWasResumedIsStoppedAnewInTheNextWindow(t *testing.T) {
+	s := withWaves(nights(), evening().Add(-3*time.Hour), true, true)
+	lastNight := metav1.NewTime(evening().Add(-26 * time.Hour))
+	member := awake("a")
+	member.ScheduledStops = []torporv1alpha1.ScheduledStop{{Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: lastNight, By: "Slumber nights", RequestVersion: "1", Requested: true}}}}
+	member.IsStopped, member.ResumedAt, member.ResumedBy = true, metav1.NewTime(lastNight.Add(time.Hour)), "bob"
+	p := slumber.Decide(slumber.Observed{Now: evening(), Slumber: s, Waves: [][]slumber.Member{{member}, {}}})
+	next := p.NextStops(s, member, 0, p.Wishes[0][0], evening())
+	if len(next.Stops) != 2 || !next.Stops[0].Since.After(member.ResumedAt.Time) || next.Stops[0].EndedAt != nil || next.Stops[1].StartedBy != "bob" || !next.Stops[1].EndedAt.Equal(&member.ResumedAt) {
+		t.Errorf("expected a stop of this window after one that bob has ended, found %+v", next.Stops)
 	}
 }
 

@@ -3,208 +3,465 @@
 package slumber_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
-	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/hibernation"
+	"github.com/torpor-dev/torpor/internal/foreignswitch"
 	"github.com/torpor-dev/torpor/internal/slumber"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 const (
 	sequences     = 300
-	soakSequences = 10_000 // Two minutes.
-	steps         = 25
+	soakSequences = 10_000
+	steps         = 20
+	// shards use the processors that there are.
+	shards = 4
+	// noWave is that of a member which no wave selects.
+	noWave = "none"
 )
 
-// fleet is a Slumber with two waves of two clusters each, whose controllers take their time, and people who stop and resume some of them.
+// fleet is a Slumber with three waves of members of all kinds, whose controllers take their time, and people who do as they like.
 type fleet struct {
-	random   *rand.Rand
-	now      time.Time
-	slumber  *torporv1alpha1.Slumber
-	clusters []*hivev1.ClusterDeployment
-	// stoppedBy says of each cluster which person wants it stopped; empty if none does.
-	stoppedBy []string
-	history   []string
+	t       testing.TB
+	random  *rand.Rand
+	now     time.Time
+	slumber *torporv1alpha1.Slumber
+	// seen is the Slumber as its controller's cache has it.
+	seen    *torporv1alpha1.Slumber
+	members []*modelMember
+	// startedAt is when the manager began, and isAway says that none runs. Kinds with a switch are announced some time after that.
+	startedAt            time.Time
+	isAway, hasWorkloads bool
+	// isGoing says that the Slumber is deleted, and its finalizer has not done all.
+	isGoing                 bool
+	history                 []string
+	edits                   int
+	areRequestersNoted      bool
+	lastPlan                slumber.Plan
+	isPlanOfTheSavedSlumber bool
 }
 
-func newFleet(random *rand.Rand) *fleet {
-	f := &fleet{random: random, now: time.Date(2026, 11, 24, random.IntN(24), 0, 0, 0, time.UTC), slumber: nights(), stoppedBy: make([]string, 4)}
-	for i := range 4 {
-		cd := &hivev1.ClusterDeployment{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("c", i), Labels: map[string]string{"wave": f.slumber.Spec.Waves[i/2].Name}, Annotations: map[string]string{}}}
-		cd.Spec.Installed = true
-		f.clusters = append(f.clusters, cd)
-		f.finish(cd)
+// readAdapter is the kind of a StopAdapter of the examples.
+func readAdapter(t testing.TB) stoppable.Kind {
+	t.Helper()
+	file, err := os.Open("../../examples/stopadapters/flux-kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer func() { _ = file.Close() }()
+	adapter := &torporv1alpha1.StopAdapter{}
+	if err := utilyaml.NewYAMLOrJSONDecoder(file, 4096).Decode(adapter); err != nil {
+		t.Fatal(err)
+	}
+	kind, err := foreignswitch.NewKind(adapter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kind
+}
+
+// threeWaves selects members of every kind by their label.
+func threeWaves(kinds []memberKind) *torporv1alpha1.Slumber {
+	s := &torporv1alpha1.Slumber{Spec: specOf("UTC", "0 20 * * *", "0 7 * * *")}
+	s.Name, s.Generation = "nights", 1
+	for _, name := range []string{"first", "second", "third"} {
+		wave := torporv1alpha1.SlumberWave{Name: name}
+		for _, kind := range kinds {
+			wave.Targets = append(wave.Targets, torporv1alpha1.SlumberTarget{
+				APIGroup: kind.GVK.Group, Kind: kind.GVK.Kind, Selector: metav1.LabelSelector{MatchLabels: map[string]string{"wave": name}},
+			})
+		}
+		s.Spec.Waves = append(s.Spec.Waves, wave)
+	}
+	return s
+}
+
+func newFleet(t testing.TB, kinds []memberKind, random *rand.Rand) *fleet {
+	t.Helper()
+	now := time.Date(2026, 11, 24, random.IntN(24), random.IntN(60), 0, 0, time.UTC)
+	f := &fleet{t: t, random: random, now: now, startedAt: now.Add(-time.Hour), hasWorkloads: true, slumber: threeWaves(kinds), areRequestersNoted: random.IntN(2) == 0}
+	for i, kind := range kinds {
+		m := &modelMember{memberKind: kind, t: t, draw: random.IntN}
+		kind.build(m)
+		m.stored.SetName(fmt.Sprint("m", i))
+		m.stored.SetLabels(map[string]string{"wave": f.slumber.Spec.Waves[random.IntN(3)].Name})
+		m.sync()
+		kind.control(m, now)
+		kind.finish(m, now)
+		m.sync()
+		f.members = append(f.members, m)
+	}
+	f.seen = f.slumber
 	return f
 }
 
-// isWanted reports whether a cluster is to be stopped, by its own controller's rule.
-func (f *fleet) isWanted(cd *hivev1.ClusterDeployment) bool {
-	scheduled := stoprecord.FindScheduled(cd.Status.ScheduledStops, cd.Annotations, f.now)
-	return hibernation.EffectivePowerState(cd.Spec.PowerState, cd.Status.Stops, scheduled) == hivev1.PowerStateHibernating
+func (f *fleet) fail(format string, args ...any) {
+	f.t.Helper()
+	f.t.Fatalf(format+"\n%s", append(args, strings.Join(f.history, "\n"))...)
 }
 
-// finish is what the cluster's own controller reports once machines are as they should be.
-func (f *fleet) finish(cd *hivev1.ClusterDeployment) {
-	hibernating, ready := metav1.ConditionFalse, metav1.ConditionTrue
-	cd.Status.Hibernation = nil
-	if f.isWanted(cd) {
-		hibernating, ready = metav1.ConditionTrue, metav1.ConditionFalse
-		cd.Status.Hibernation = &hivev1.HibernationRecord{SleepStartedAt: metav1.NewTime(f.now)}
-	}
-	cd.Status.Conditions = []metav1.Condition{
-		{Type: hivev1.ClusterHibernatingCondition, Status: hibernating, Reason: hivev1.HibernatingHibernationReason}, {Type: hivev1.ClusterReadyCondition, Status: ready},
-	}
+// pass lets a moment go by. Times of the API have whole seconds, and those of a clock have not.
+func (f *fleet) tick() {
+	f.now = f.now.Add(2*time.Second + time.Duration(f.random.IntN(1_000_000_000)))
 }
 
-// setBy has a person set spec.powerState, as the controller records it.
-func (f *fleet) setBy(i int, person string, isStopped bool) {
-	cd := f.clusters[i]
-	cd.Spec.PowerState, f.stoppedBy[i] = hivev1.PowerStateRunning, ""
-	if isStopped {
-		cd.Spec.PowerState, f.stoppedBy[i] = hivev1.PowerStateHibernating, person
-	}
-	cd.Status.Stops = stoprecord.NextRecords(cd.Status.Stops, stoprecord.Request{IsStopped: isStopped, By: person, Version: fmt.Sprint(len(f.history)), At: f.now}, f.now)
+// isManaged reports whether the controller of a member runs.
+func (f *fleet) isManaged(m *modelMember) bool {
+	return !f.isAway && (m.Switch == nil || f.hasWorkloads)
 }
 
-// pass is one pass of the Slumber. The manager may die before anything is written, after some of the members, or before the status is.
-func (f *fleet) pass(dies bool) slumber.Plan {
-	kind := stoppable.ListKinds()[0]
-	observed := slumber.Observed{Now: f.now, Slumber: f.slumber, Waves: make([][]slumber.Member, len(f.slumber.Spec.Waves))}
-	var objects [2][]*hivev1.ClusterDeployment
-	for _, cd := range f.clusters {
-		wave, _ := slumber.FindWave(f.slumber, kind.GVK.GroupKind(), cd.Labels)
-		observed.Waves[wave] = append(observed.Waves[wave], slumber.ReadMember(f.slumber.Name, kind, cd, f.now))
-		objects[wave] = append(objects[wave], cd)
+// observe is what the Slumber's controller reads of its caches.
+func (f *fleet) observe() (seen slumber.Observed, waves [][]*modelMember, leftovers []*modelMember) {
+	seen = slumber.Observed{Now: f.now, Slumber: f.seen, Waves: make([][]slumber.Member, len(f.seen.Spec.Waves))}
+	waves = make([][]*modelMember, len(f.seen.Spec.Waves))
+	for _, m := range f.members {
+		if m.Switch != nil && !f.hasWorkloads {
+			seen.MissingKinds = append(seen.MissingKinds, m.GVK.GroupKind().String())
+			continue
+		}
+		wave, err := slumber.FindWave(f.seen, m.GVK.GroupKind(), m.cached.GetLabels())
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		member := slumber.ReadMember(f.seen.Name, m.Kind, m.cached, f.now)
+		switch {
+		case wave >= 0 && member.IsStoppable:
+			seen.Waves[wave], waves[wave] = append(seen.Waves[wave], member), append(waves[wave], m)
+		case member.IsStopped:
+			seen.Leftovers, leftovers = append(seen.Leftovers, member), append(leftovers, m)
+		}
 	}
+	slices.Sort(seen.MissingKinds)
+	seen.KindsAwaitedUntil = f.startedAt.Add(slumber.KindsGrace)
+	return seen, waves, leftovers
+}
+
+// passEnd is how a pass of the Slumber ends.
+type passEnd int
+
+const (
+	// completes saves all; fails loses some writes to the API server; dies is a manager that is killed at any point before the status is saved.
+	completes passEnd = iota
+	fails
+	dies
+)
+
+// pass is one of the Slumber's controller.
+func (f *fleet) pass(end passEnd) {
+	if f.isAway {
+		return
+	}
+	if f.isGoing {
+		f.removeSlumber()
+		return
+	}
+	observed, waves, leftovers := f.observe()
 	plan := slumber.Decide(observed)
+	f.lastPlan, f.isPlanOfTheSavedSlumber = plan, f.seen == f.slumber
 	for i, wishes := range plan.Wishes {
 		for j, wish := range wishes {
-			if dies && f.random.IntN(3) == 0 {
-				return plan
+			if !f.write(waves[i][j], observed.Waves[i][j], plan, i, wish, end) {
+				f.kill()
+				return
 			}
-			objects[i][j].Status.ScheduledStops = []torporv1alpha1.ScheduledStop{plan.NextStops(f.slumber, observed.Waves[i][j], i, wish, f.now)}
 		}
 	}
-	if !dies {
-		f.slumber.Status = plan.Status
+	if plan.Wishes != nil {
+		for i, m := range leftovers {
+			if !f.write(m, observed.Leftovers[i], plan, -1, slumber.MemberWish{Verb: slumber.Start}, end) {
+				f.kill()
+				return
+			}
+		}
 	}
-	return plan
+	if end == dies {
+		f.kill()
+		return
+	}
+	if f.seen == f.slumber { // Else it was changed meanwhile, and the write of the status is refused.
+		saved := f.slumber.DeepCopy()
+		saved.Status = truncateTimes(plan.Status)
+		f.slumber = saved
+	}
+	f.seen = f.slumber
 }
 
-// step has something happen at random.
+// write has the Slumber write what it wants of a member; false says that the manager is killed before that.
+func (f *fleet) write(m *modelMember, seen slumber.Member, plan slumber.Plan, wave int, wish slumber.MemberWish, end passEnd) bool {
+	next := plan.NextStops(f.seen, seen, wave, wish, f.now)
+	before := seen.FindStops(f.seen.Name)
+	if equality.Semantic.DeepEqual(next, before) {
+		return true
+	}
+	if end == dies && f.random.IntN(3) == 0 {
+		return false
+	}
+	if end == fails && f.random.IntN(2) == 0 {
+		return true
+	}
+	holds := func(stop torporv1alpha1.ScheduledStop) bool {
+		return stoprecord.FindScheduled([]torporv1alpha1.ScheduledStop{stop}, nil, f.now) != nil
+	}
+	if wave >= 0 && holds(next) && !holds(before) {
+		f.expectTurn(m, plan, wave)
+	}
+	if wave >= 0 && !holds(next) && holds(before) && wish.StartedBy == "" {
+		f.expectTurnToWake(m, plan, wave)
+	}
+	f.expectNeeded(m, plan, wave, wish)
+	m.store(f.seen.Name, next)
+	return true
+}
+
+// expectNeeded has nothing be written twice for one transition.
+func (f *fleet) expectNeeded(m *modelMember, plan slumber.Plan, wave int, wish slumber.MemberWish) {
+	f.t.Helper()
+	transition := fmt.Sprint("left out, ", m.interventions)
+	if wave >= 0 {
+		is := plan.Status.Waves[wave]
+		transition = fmt.Sprint(is.ShouldSleep, is.Since, plan.WindowEnd, m.interventions, f.seen.Generation, wish.Verb, f.now.Before(readSkip(m)))
+	}
+	if m.written == transition && m.cachedVersion == m.version {
+		f.fail("expected one write of %s for one transition, found another: %s", m, transition)
+	}
+	m.written = transition
+}
+
+// expectTurn has every member of the waves before one have rested since its wave began, or have been left alone, or waited for too long.
+func (f *fleet) expectTurn(m *modelMember, plan slumber.Plan, wave int) {
+	f.t.Helper()
+	for _, other := range f.members {
+		before, _ := slumber.FindWave(f.seen, other.GVK.GroupKind(), other.cached.GetLabels())
+		if before < 0 || before >= wave || plan.Status.Waves[before].Since == nil {
+			continue
+		}
+		is := plan.Status.Waves[before]
+		since := is.Since.Add(-time.Minute)
+		waitsSince := is.Since
+		if is.WaitsSince != nil {
+			waitsSince = is.WaitsSince
+		}
+		isLate := !f.now.Before(waitsSince.Add(30 * time.Minute))
+		hasBegun := waitsSince.After(plan.Status.Waves[wave].Since.Time) // The window was moved, when this wave slept already.
+		if !isLate && !hasBegun && other.quietAt.Before(since) && other.excusedAt.Before(since) {
+			f.fail("expected %s of wave %d to rest before %s of wave %d is stopped, found %+v; waves %v", other, before, m, wave, other.read(f.now), describeWaves(plan))
+		}
+	}
+}
+
+// expectTurnToWake has every member of the waves behind one be back since its wave wakes, or waited for too long.
+func (f *fleet) expectTurnToWake(m *modelMember, plan slumber.Plan, wave int) {
+	f.t.Helper()
+	for _, other := range f.members {
+		behind, _ := slumber.FindWave(f.seen, other.GVK.GroupKind(), other.cached.GetLabels())
+		if behind <= wave || plan.Status.Waves[behind].Since == nil {
+			continue
+		}
+		is := plan.Status.Waves[behind]
+		isLate := !f.now.Before(is.Since.Add(30 * time.Minute))
+		if is.ShouldSleep || !isLate && other.backAt.Before(is.Since.Add(-time.Minute)) && other.movedAt.Before(is.Since.Time) {
+			f.fail("expected %s of wave %d to be back before %s of wave %d is started, found %+v; waves %v", other, behind, m, wave, other.read(f.now), describeWaves(plan))
+		}
+	}
+}
+
+func describeWaves(plan slumber.Plan) (words []string) {
+	for _, w := range plan.Status.Waves {
+		words = append(words, fmt.Sprintf("%s: sleeps %t since %v, settled %t, timed out %t, waits for %q", w.Name, w.ShouldSleep, w.Since, w.IsSettled, w.IsTimedOut, w.WaitsFor))
+	}
+	return words
+}
+
+// kill is the death of the manager: what it had not written is lost, and the next one looks at everything anew.
+func (f *fleet) kill() {
+	f.history = append(f.history, "  the manager dies")
+	f.startedAt, f.hasWorkloads = f.now, false
+	f.syncAll()
+}
+
+func (f *fleet) syncAll() {
+	f.seen = f.slumber
+	for _, m := range f.members {
+		m.sync()
+	}
+}
+
+// observeTruth notes what is really so, whatever any cache says.
+func (f *fleet) observeTruth() {
+	for _, m := range f.members {
+		is := m.read(f.now)
+		if is.IsAsleep {
+			m.quietAt = f.now
+		}
+		isUnknown := m.Switch != nil && !f.hasWorkloads && f.now.After(f.startedAt.Add(slumber.KindsGrace))
+		if is.IsAwake || is.IsStoppedByOthers || !is.IsStoppable || isUnknown {
+			m.backAt = f.now
+		}
+		if !is.IsStoppable || isUnknown || f.now.Before(readSkip(m)) || m.resumes > 0 && !is.ResumedAt.IsZero() || m.stored.GetLabels()["wave"] == noWave || f.slumber.Spec.Suspend {
+			m.excusedAt = f.now
+		}
+	}
+}
+
+// step has something happen at random, and controllers take their turns.
 func (f *fleet) step() {
-	i := f.random.IntN(len(f.clusters))
-	what := f.random.IntN(12)
-	switch what {
-	case 0:
-		f.setBy(i, "alice", true)
-	case 1:
-		f.setBy(i, "bob", false)
-	case 2:
-		f.clusters[i].Annotations[torporv1alpha1.SkipUntilAnnotation] = f.now.Add(time.Duration(f.random.IntN(10)) * time.Hour).Format(time.RFC3339)
-	case 3:
-		delete(f.clusters[i].Annotations, torporv1alpha1.SkipUntilAnnotation)
-	case 4:
-		f.slumber.Spec.Suspend = !f.slumber.Spec.Suspend
-		f.slumber.Generation++
-	case 5:
-		f.slumber.Spec.Windows[0].Wake = fmt.Sprintf("%d %d * * *", f.random.IntN(60), f.random.IntN(12))
-		f.slumber.Generation++
-	case 6:
-		f.pass(true)
-	case 7:
-		f.now = f.now.Add(time.Duration(f.random.IntN(30)) * time.Hour) // An outage.
-	case 8, 9:
-		f.now = f.now.Add(time.Duration(f.random.IntN(50)) * time.Minute)
-	default:
-		f.finish(f.clusters[i])
+	f.tick()
+	m := f.members[f.random.IntN(len(f.members))]
+	what := f.act(m)
+	f.history = append(f.history, fmt.Sprintf("%s: %s %s", f.now.Format(time.DateTime), what, m))
+	for _, i := range f.random.Perm(len(f.members)) {
+		f.runController(f.members[i])
 	}
-	f.history = append(f.history, fmt.Sprintf("%s: %d of c%d", f.now.Format(time.DateTime), what, i))
-	f.pass(false)
+	f.tick()
+	f.observeTruth()
+	end := []passEnd{completes, completes, completes, completes, completes, fails, dies}[f.random.IntN(7)]
+	f.pass(end)
+	f.expectPeopleFirst()
 }
 
-// settle has everything finish that is wanted, without more time than a few seconds.
-func (f *fleet) settle() slumber.Plan {
-	var plan slumber.Plan
-	for range 12 {
-		f.now = f.now.Add(time.Second)
-		plan = f.pass(false)
-		for _, cd := range f.clusters {
-			f.finish(cd)
+// runController lets the controller of a member take a turn, or not; and what it controls come to rest, or not.
+func (f *fleet) runController(m *modelMember) {
+	if f.random.IntN(4) > 0 {
+		m.sync()
+	}
+	if f.isManaged(m) && f.random.IntN(4) > 0 {
+		m.control(m, f.now)
+	}
+	if f.random.IntN(3) == 0 && (m.Switch != nil || f.isManaged(m)) {
+		m.finish(m, f.now)
+	}
+}
+
+// settle has everything come to rest that is wanted, within a few seconds each.
+func (f *fleet) settle() {
+	f.history = append(f.history, f.now.Format(time.DateTime)+": nobody does anything any more")
+	f.isAway, f.hasWorkloads = false, true
+	for range 30 {
+		f.tick()
+		for _, m := range f.members {
+			m.sync()
+			m.control(m, f.now)
+			m.finish(m, f.now)
+			m.sync()
+		}
+		f.observeTruth()
+		before := f.slumber
+		f.pass(completes)
+		state, isSeen := f.slumber.Status.State, f.slumber.Status.ObservedGeneration == f.slumber.Generation
+		if isDone := state == torporv1alpha1.SlumberAsleep || state == torporv1alpha1.SlumberAwake; isDone && isSeen && reflect.DeepEqual(before.Status.Waves, f.slumber.Status.Waves) && f.isQuiet() {
+			return
 		}
 	}
-	return plan
+	f.fail("expected the end of the transition, found %s", f.lastPlan.Ready.Message)
 }
 
-// TestRandomSequencesKeepToTheModel has people stop, resume and skip, the Slumber be edited and suspended, managers die and be away. After
-// each, what people have stopped is stopped; in the end all else is as the schedule says, unless somebody skips or has resumed it.
+// isQuiet reports whether no cache is behind.
+func (f *fleet) isQuiet() bool {
+	return !slices.ContainsFunc(f.members, func(m *modelMember) bool { return m.cachedVersion != m.version })
+}
+
+// TestRandomSequencesKeepToTheModel has people stop, resume, change, skip and move members of every kind, the Slumber be edited, suspended and
+// deleted, managers die and be away. At any time what people have stopped is stopped and waves keep their order; in the end all else is as the
+// schedule says, unless somebody skips or has resumed it, and every switch is as people left it.
 func TestRandomSequencesKeepToTheModel(t *testing.T) {
+	t.Parallel()
 	count := sequences
 	if os.Getenv("TORPOR_SOAK") != "" {
 		count = soakSequences
 	}
-	for seed := range uint64(count) {
-		f := newFleet(rand.New(rand.NewPCG(seed, 1)))
-		for range steps {
-			f.step()
-			for i, person := range f.stoppedBy {
-				if person != "" && !f.isWanted(f.clusters[i]) {
-					t.Fatalf("seed %d: expected what %s stopped to stay so, found c%d started: %v", seed, person, i, f.history)
+	kinds := listMemberKinds(t)
+	for shard := range shards {
+		t.Run(fmt.Sprintf("every %dth from %d", shards, shard), func(t *testing.T) {
+			t.Parallel()
+			for seed := shard; seed < count; seed += shards {
+				f := newFleet(t, kinds, rand.New(rand.NewPCG(uint64(seed), 1)))
+				f.history = append(f.history, fmt.Sprint("seed ", seed))
+				for range steps {
+					f.step()
 				}
+				f.expectAtRest()
+			}
+		})
+	}
+}
+
+// expectAtRest has all members be as they are wanted, and then as people left them once the Slumber is gone.
+func (f *fleet) expectAtRest() {
+	f.t.Helper()
+	for _, m := range f.members {
+		m.refusal = ""
+		if m.GVK.Kind == "MySQLCluster" { // Whoever works on one comes to an end.
+			for _, name := range worksOnDatabases() {
+				m.annotate(name, "")
 			}
 		}
-		plan := f.settle()
-		schedule, err := slumber.ParseSchedule(f.slumber.Spec)
-		if err != nil {
-			t.Fatal(err)
+	}
+	f.settle()
+	schedule, err := slumber.ParseSchedule(f.slumber.Spec)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.expectAll(schedule.PhaseAt(f.now).IsAsleep && !f.slumber.Spec.Suspend)
+	f.history = append(f.history, f.now.Format(time.DateTime)+": the Slumber goes")
+	f.removeSlumber()
+	f.tick()
+	for range 2 {
+		for _, m := range f.members {
+			m.sync()
+			m.control(m, f.now)
+			m.finish(m, f.now)
 		}
-		shouldSleep := schedule.PhaseAt(f.now).IsAsleep && !f.slumber.Spec.Suspend
-		for i, cd := range f.clusters {
-			f.expectOutcome(t, seed, i, shouldSleep)
-			for _, stop := range cd.Status.ScheduledStops {
-				f.expectDistinctStops(t, seed, stop.Stops)
-			}
-		}
-		if isDone := plan.Status.State == torporv1alpha1.SlumberAsleep || plan.Status.State == torporv1alpha1.SlumberAwake; !isDone {
-			t.Fatalf("seed %d: expected the end of the transition, found %s: %v", seed, plan.Ready.Message, f.history)
+	}
+	f.expectAll(false)
+	for _, m := range f.members {
+		if is := stopadapter.ReadSwitch(m.stored); m.Switch != nil && !m.isStopped(f.now) && (len(is.Saved) > 0 || len(is.Scheduled) > 0) {
+			f.fail("expected nothing to be left in %s, found %v", m, m.stored.GetAnnotations())
 		}
 	}
 }
 
-func (f *fleet) expectOutcome(t *testing.T, seed uint64, i int, shouldSleep bool) {
+// throughAPI is a value as the API server gives it back.
+func throughAPI[T any](t testing.TB, value T) (back T) {
 	t.Helper()
-	cd := f.clusters[i]
-	isWanted, want := f.isWanted(cd), f.stoppedBy[i] != ""
-	skippedUntil, _ := stoprecord.ReadSkip(cd.Annotations)
-	var resumedAt time.Time
-	if stops := cd.Status.Stops; len(stops) > 0 && stops[0].EndedAt != nil {
-		resumedAt = stops[0].EndedAt.Time
+	data, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(data, &back)
 	}
-	wave := f.slumber.Status.Waves[i/2]
-	if shouldSleep && !f.now.Before(skippedUntil) && (wave.Since == nil || !resumedAt.After(wave.Since.Time)) {
-		want = true
+	if err != nil {
+		t.Fatal(err)
 	}
-	if isWanted != want {
-		t.Fatalf("seed %d: expected c%d to be stopped: %t, found %t; %+v: %v", seed, i, want, isWanted, cd.Status.ScheduledStops, f.history)
-	}
+	return back
 }
 
-// expectDistinctStops has each stop begin after the one before has ended.
-func (f *fleet) expectDistinctStops(t *testing.T, seed uint64, stops []torporv1alpha1.StopRecord) {
-	t.Helper()
-	for i := range stops {
-		if i > 0 && (stops[i].EndedAt == nil || stops[i].EndedAt.After(stops[i-1].Since.Time) && stops[i].Since.Equal(&stops[i-1].Since)) {
-			t.Fatalf("seed %d: expected one record of each stop, found %+v: %v", seed, stops, f.history)
-		}
+// truncateTimes is what a status becomes on its way through the API server.
+func truncateTimes(status torporv1alpha1.SlumberStatus) torporv1alpha1.SlumberStatus {
+	for _, at := range []**metav1.Time{&status.Since, &status.WindowStart} {
+		truncateTime(at)
+	}
+	for i := range status.Waves {
+		truncateTime(&status.Waves[i].Since)
+		truncateTime(&status.Waves[i].WaitsSince)
+	}
+	return status
+}
+
+func truncateTime(at **metav1.Time) {
+	if *at != nil {
+		*at = new(metav1.NewTime((*at).Truncate(time.Second)))
 	}
 }

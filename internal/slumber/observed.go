@@ -3,7 +3,6 @@
 package slumber
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -25,6 +24,8 @@ type Observed struct {
 	Waves [][]Member
 	// MissingKinds are those of targets that nobody can stop here, sorted: they are not served, or no StopAdapter is about them.
 	MissingKinds []string
+	// KindsAwaitedUntil is until when those may still come, as the manager has just begun; zero if they are not awaited.
+	KindsAwaitedUntil time.Time
 	// Leftovers are what the Slumber has stopped and does not select any more.
 	Leftovers []Member
 }
@@ -36,8 +37,8 @@ type Member struct {
 	stoppable.State
 	// SkippedUntil is until when it is left alone; zero if it is not.
 	SkippedUntil time.Time
-	// IsStopped says that the Slumber's stop holds, as the object says.
-	IsStopped bool
+	// IsStopped says that the Slumber's stop holds, as the object says; IsExpired that it has lasted longer than it was meant to, and keeps nothing asleep.
+	IsStopped, IsExpired bool
 }
 
 // isLeftAlone reports whether a member is not to be stopped with a wave that sleeps since a time: somebody skips it, or has resumed it since.
@@ -48,9 +49,23 @@ func (m Member) isLeftAlone(now, since time.Time) bool {
 // isAsWished reports whether a member is as it should be: what sleeps is asleep, and of what wakes everything is awake that nobody else stops.
 func (m Member) isAsWished(shouldSleep bool) bool {
 	if shouldSleep {
-		return m.IsAsleep
+		return m.IsAsleep && (m.IsStopped && !m.IsExpired || m.IsStoppedByOthers) // Else it is about to wake, from a stop that is over.
 	}
 	return !m.IsStopped && (m.IsAwake || m.IsStoppedByOthers)
+}
+
+// listAwaited names the kinds of a wave that may still come. Nobody knows yet what it has of them.
+func (o Observed) listAwaited(wave int) (names []string) {
+	if !o.Now.Before(o.KindsAwaitedUntil) {
+		return nil
+	}
+	for _, target := range o.Slumber.Spec.Waves[wave].Targets {
+		if name := KindOf(target).String(); slices.Contains(o.MissingKinds, name) {
+			names = append(names, "what there is of "+name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // FindWave returns the first wave of a Slumber that selects an object; -1 if none does.
@@ -74,14 +89,19 @@ func FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, of map[string]st
 
 // KindOf returns which kind a target selects. Those that Torpor knows need no API group.
 func KindOf(target torporv1alpha1.SlumberTarget) schema.GroupKind {
-	return schema.GroupKind{Group: cmp.Or(target.APIGroup, stoppable.FindGroup(target.Kind)), Kind: target.Kind}
+	if target.APIGroup != "" {
+		return schema.GroupKind{Group: target.APIGroup, Kind: target.Kind}
+	}
+	return schema.GroupKind{Group: stoppable.FindGroup(target.Kind), Kind: target.Kind}
 }
 
 // ReadMember reads what is known of an object that a Slumber may have stopped. A time of skipping that makes no sense skips nothing.
 func ReadMember(slumber string, kind stoppable.Kind, obj stoppable.Object, now time.Time) Member {
 	m := Member{Name: kind.GVK.Kind + " " + obj.GetName(), State: kind.ReadState(obj, now)}
 	m.SkippedUntil, _ = stoprecord.ReadSkip(obj.GetAnnotations())
-	m.IsStopped = stoprecord.Records(m.FindStops(slumber).Stops).Holds()
+	stop := m.FindStops(slumber)
+	m.IsStopped = stoprecord.Records(stop.Stops).Holds()
+	m.IsExpired = m.IsStopped && stop.ExpiresAt != nil && !now.Before(stop.ExpiresAt.Time)
 	return m
 }
 
@@ -97,6 +117,9 @@ func (m Member) FindStops(slumber string) torporv1alpha1.ScheduledStop {
 // NextStops returns what a Slumber wants of a member after a plan.
 func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish MemberWish, now time.Time) torporv1alpha1.ScheduledStop {
 	before := m.FindStops(s.Name)
+	if wish.Verb == Stop {
+		before.Stops = m.noteResume(before.Stops, now)
+	}
 	next := before
 	asked := stoprecord.Request{IsStopped: wish.Verb == Stop, By: describeSlumber(s), Reason: s.Spec.Reason}
 	since := metav1.NewTime(now)
@@ -127,6 +150,15 @@ func (p *Plan) NextStops(s *torporv1alpha1.Slumber, m Member, wave int, wish Mem
 		next.ExpiresAt = new(metav1.NewTime(p.WindowEnd.Add(time.Duration(len(s.Spec.Waves)) * waveTimeoutOf(s))))
 	}
 	return next
+}
+
+// noteResume ends a stop that somebody has resumed in a window that is over by now, although nobody saw that window end: what is stopped in this one
+// is stopped anew.
+func (m Member) noteResume(stops stoprecord.Records, now time.Time) stoprecord.Records {
+	if !stops.Holds() || !m.ResumedAt.After(stops[0].Since.Time) {
+		return stops
+	}
+	return stoprecord.NextRecords(stops, stoprecord.Request{By: m.ResumedBy, At: m.ResumedAt.Time, Version: formatTime(m.ResumedAt.Time) + " started"}, now)
 }
 
 // describeSlumber is who has stopped something: the Slumber, and who last changed it, where admission noted that.

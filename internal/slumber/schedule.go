@@ -94,8 +94,13 @@ func (s Schedule) isHoliday(at time.Time) bool {
 
 // PhaseAt returns what is to be at a time, since when and until when.
 func (s Schedule) PhaseAt(at time.Time) SchedulePhase {
+	return s.phaseBefore(at, s.listTransitions(at, 1))
+}
+
+// phaseBefore is the one at a time, of which the next transitions are known.
+func (s Schedule) phaseBefore(at time.Time, next []torporv1alpha1.SlumberTransition) SchedulePhase {
 	phase := SchedulePhase{IsAsleep: s.isAsleep(at)}
-	if next := s.listTransitions(at, 1); len(next) > 0 {
+	if len(next) > 0 {
 		phase.Until = next[0].At.Time
 	}
 	for moment, i := s.lastMoment(at), 0; !moment.IsZero() && i < maxMoments; i++ {

@@ -63,7 +63,12 @@ func Decide(o ObservedSwitch) SwitchPlan {
 	s.record()
 	scheduled := is.FindScheduled(o.Object.GetAnnotations(), o.Now)
 	isWanted := s.next.Records.Holds() || scheduled != nil
-	if isWanted && len(is.Saved) > 0 && !holdsAll(o.Object.Object, is.Saved) {
+	isChanged := isWanted && len(is.Saved) > 0 && !holdsAll(o.Object.Object, is.Saved)
+	if isChanged && s.beginsStop() {
+		isChanged = false
+		s.forgetStop()
+	}
+	if isChanged {
 		s.yield()
 	} else {
 		s.flip(isWanted, scheduled)
@@ -115,6 +120,18 @@ func (s *decisionStep) yield() {
 	})
 }
 
+// beginsStop reports whether a person asks for a stop that nobody has seen before.
+func (s *decisionStep) beginsStop() bool {
+	newest, last := s.next.Records.Newest(), s.is.Records.Newest()
+	return s.next.Records.Holds() && (last == nil || last.EndedAt != nil || last.RequestVersion != newest.RequestVersion || !last.Since.Equal(&newest.Since))
+}
+
+// forgetStop ends one that somebody has changed before a person asked for another: what they have set is what the other one replaces.
+func (s *decisionStep) forgetStop() {
+	restoreFields(s.plan.Next.Object, s.is.Saved)
+	s.is.Saved, s.annotations[torporv1alpha1.RestoreAnnotation] = nil, ""
+}
+
 // flip stops or restores the object.
 func (s *decisionStep) flip(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
 	switch isKept := len(s.is.Saved) > 0; {
@@ -149,6 +166,7 @@ func (s *decisionStep) stop(scheduled *torporv1alpha1.ScheduledStop) {
 	}
 	if err != nil {
 		s.plan.Next = s.Object.DeepCopy() // Nothing is done by halves.
+		delete(s.annotations, torporv1alpha1.RestoreAnnotation)
 		s.refuse(err.Error())
 		return
 	}
@@ -181,6 +199,16 @@ func (s *decisionStep) finish() {
 	if !slices.EqualFunc(s.is.Records, s.next.Records, isSameRecord) {
 		s.annotations[torporv1alpha1.StopsAnnotation] = encodeRecords(s.next.Records)
 	}
+	s.writeAnnotations()
+	if newest := s.next.Records.Newest(); newest != nil && newest.Until != nil {
+		s.requeueAt(newest.Until.Time)
+	}
+	s.requeueAt(stoprecord.ScheduledEnd(s.is.Scheduled, s.Object.GetAnnotations(), s.Now))
+	skipped, _ := stoprecord.ReadSkip(s.Object.GetAnnotations())
+	s.requeueAt(skipped)
+}
+
+func (s *decisionStep) writeAnnotations() {
 	annotations := s.plan.Next.GetAnnotations()
 	for name, value := range s.annotations {
 		if value == "" {
@@ -193,12 +221,6 @@ func (s *decisionStep) finish() {
 		annotations[name] = value
 	}
 	s.plan.Next.SetAnnotations(annotations)
-	if newest := s.next.Records.Newest(); newest != nil && newest.Until != nil {
-		s.requeueAt(newest.Until.Time)
-	}
-	s.requeueAt(stoprecord.ScheduledEnd(s.is.Scheduled, s.Object.GetAnnotations(), s.Now))
-	skipped, _ := stoprecord.ReadSkip(s.Object.GetAnnotations())
-	s.requeueAt(skipped)
 }
 
 // encodeRecords leaves out the oldest stops of a record that is too large to be read.

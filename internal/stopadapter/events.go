@@ -9,6 +9,8 @@ const (
 	EventRestored = "ObjectRestored"
 	// EventStartedByOthers reports that somebody has changed what a stop had set, and that the object is left alone.
 	EventStartedByOthers = "StartedByOthers"
+	// EventLeftStopped reports that such an object stays stopped although nothing stops its kind any more, and why.
+	EventLeftStopped = "LeftStopped"
 	// EventStopRefused reports that such an object is not stopped although it is to be, and why.
 	EventStopRefused = "StopRefused"
 )

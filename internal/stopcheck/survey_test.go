@@ -50,19 +50,20 @@ func surveyOf(found items) *Survey {
 	return s
 }
 
-func webhookConfig(edit string) string {
+func webhookConfig(t *testing.T, edit string) string {
+	t.Helper()
 	w := map[string]any{
 		"failurePolicy": "Fail", "clientConfig": map[string]any{"service": map[string]any{"namespace": "policy", "name": "server"}},
 		"rules": []any{map[string]any{"operations": []string{"CREATE"}, "apiGroups": []string{""}, "resources": []string{"pods"}}},
 	}
 	var edits map[string]any
 	if err := json.Unmarshal([]byte(edit), &edits); err != nil {
-		panic(err)
+		t.Fatalf("expected JSON, found %s: %v", edit, err)
 	}
 	maps.Copy(w, edits)
 	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "guard"}, "webhooks": []any{w}})
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
 	return string(text)
 }
@@ -108,7 +109,7 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, list := range []string{"validatingwebhookconfigurations", "mutatingwebhookconfigurations"} {
-				s := surveyOf(items{list: {webhookConfig(row.edit)}, "namespaces": systemNamespaces()})
+				s := surveyOf(items{list: {webhookConfig(t, row.edit)}, "namespaces": systemNamespaces()})
 				var want []torporv1alpha1.StopFinding
 				if row.want {
 					want = []torporv1alpha1.StopFinding{{Code: torporv1alpha1.WebhookBlocksWakeUpFinding, Count: 1, Objects: []string{"guard"}}}
@@ -122,7 +123,7 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 }
 
 func TestAWebhookWhoseServiceLeadsOutOfTheClusterMayAnswer(t *testing.T) {
-	found := items{"validatingwebhookconfigurations": {webhookConfig(`{}`)}, "namespaces": systemNamespaces()}
+	found := items{"validatingwebhookconfigurations": {webhookConfig(t, `{}`)}, "namespaces": systemNamespaces()}
 	for service, want := range map[string]int{
 		`{"spec":{"selector":{"app":"guard"}}}`: 1, `{"spec":{"externalName":"policy.example.com"}}`: 0, `nonsense`: 1,
 	} {

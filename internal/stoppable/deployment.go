@@ -7,12 +7,17 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
+func deploymentKind() schema.GroupVersionKind {
+	return appsv1.SchemeGroupVersion.WithKind("Deployment")
+}
+
 func deployments() Kind {
-	return NewSwitched(appsv1.SchemeGroupVersion.WithKind("Deployment"), replicasSwitch(), func(u *unstructured.Unstructured) ObservedRest {
+	return NewSwitched(deploymentKind(), replicasSwitch(), func(u *unstructured.Unstructured) ObservedRest {
 		return readReplicas(u, "availableReplicas")
 	})
 }

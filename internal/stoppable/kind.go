@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
@@ -73,11 +76,14 @@ func ListKinds() []Kind { return []Kind{clusterDeployments(), mysqlClusters(), c
 // ListWorkloads returns the kinds of Kubernetes itself.
 func ListWorkloads() []Kind { return []Kind{deployments(), statefulSets(), cronJobs()} }
 
-// FindGroup returns the API group of a kind that needs none to be named; empty for others.
+// FindGroup returns the API group of a kind that needs none to be named; empty for others. It is asked for every target and object, so that nothing
+// is made for it.
 func FindGroup(kind string) string {
-	for _, k := range append(ListKinds(), ListWorkloads()...) {
-		if k.GVK.Kind == kind {
-			return k.GVK.Group
+	for _, gvk := range [...]schema.GroupVersionKind{
+		hivev1.ClusterDeploymentKind(), mocov1beta2.MySQLClusterKind(), korifiv1alpha1.CFAppKind(), deploymentKind(), statefulSetKind(), cronJobKind(),
+	} {
+		if gvk.Kind == kind {
+			return gvk.Group
 		}
 	}
 	return ""

@@ -5,10 +5,15 @@ package stoppable
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+func statefulSetKind() schema.GroupVersionKind {
+	return appsv1.SchemeGroupVersion.WithKind("StatefulSet")
+}
+
 func statefulSets() Kind {
-	return NewSwitched(appsv1.SchemeGroupVersion.WithKind("StatefulSet"), replicasSwitch(), func(u *unstructured.Unstructured) ObservedRest {
+	return NewSwitched(statefulSetKind(), replicasSwitch(), func(u *unstructured.Unstructured) ObservedRest {
 		return readReplicas(u, "readyReplicas")
 	})
 }

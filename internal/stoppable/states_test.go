@@ -71,6 +71,18 @@ func TestStates(t *testing.T) {
 	}
 }
 
+func TestEveryKindThatNeedsNoGroupHasOne(t *testing.T) {
+	t.Parallel()
+	for _, kind := range append(stoppable.ListKinds(), stoppable.ListWorkloads()...) {
+		if found := stoppable.FindGroup(kind.GVK.Kind); found != kind.GVK.Group {
+			t.Errorf("%s: expected the group %s, found %q", kind.GVK.Kind, kind.GVK.Group, found)
+		}
+	}
+	if found := stoppable.FindGroup("Kustomization"); found != "" {
+		t.Errorf("expected no group of a kind that Torpor does not know, found %q", found)
+	}
+}
+
 func describe(s stoppable.State) string {
 	text := "(" + s.Message + ")"
 	switch {

@@ -151,6 +151,8 @@ func listFinalizers() []finalizer {
 		{korifi("CFOrg"), korifiv1alpha1.OrgFinalizer, otherwriter.Korifi()},
 		{eiriniv1.LRPKind(), eiriniv1.LRPFinalizer, otherwriter.Upstream{}},
 		{mocov1beta2.MySQLClusterKind(), mocov1beta2.Finalizer, otherwriter.MOCO()},
+		{torporv1alpha1.SlumberKind(), torporv1alpha1.SlumberFinalizer, otherwriter.Upstream{}},
+		{torporv1alpha1.StopAdapterKind(), torporv1alpha1.StopAdapterFinalizer, otherwriter.Upstream{}},
 	}
 }
 

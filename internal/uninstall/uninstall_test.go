@@ -64,7 +64,11 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 	web.SetNamespace(namespace)
 	web.SetName("web")
 	web.SetAnnotations(map[string]string{torporv1alpha1.RestoreAnnotation: "[]"})
-	users := []client.Object{app, cluster, lrp, asleep, timedOut, web}
+	nights := testenv.DecodeObject(t, `{"metadata":{"name":"nights","namespace":"`+namespace+`","finalizers":["`+torporv1alpha1.SlumberFinalizer+`"]},
+		"spec":{"windows":[{"sleep":"0 20 * * *","wake":"0 7 * * *"}],"waves":[{"name":"all","targets":[{"kind":"CFApp","selector":{}}]}]}}`, &torporv1alpha1.Slumber{})
+	adapter := testenv.DecodeObject(t, `{"metadata":{"name":"things.example.com","finalizers":["`+torporv1alpha1.StopAdapterFinalizer+`"]},
+		"spec":{"target":{"group":"example.com","version":"v1","kind":"Thing","resource":"things"},"stop":[{"op":"add","path":"/spec/suspend","value":true}]}}`, &torporv1alpha1.StopAdapter{})
+	users := []client.Object{app, cluster, lrp, asleep, timedOut, web, nights, adapter}
 	hub.ExpectCreated(t, append(slices.Clone(users), ours...)...)
 	meta.SetStatusCondition(&timedOut.Status.Conditions, metav1.Condition{
 		Type: hivev1.ClusterHibernatingCondition, Status: metav1.ConditionTrue, Reason: hivev1.HibernatingHibernationReason,
@@ -100,6 +104,8 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		"would release LRP NS/lrp: from the finalizer " + eiriniv1.LRPFinalizer,
 		"would release MySQLCluster NS/db: from the finalizer " + mocov1beta2.Finalizer,
 		kept,
+		"would release Slumber NS/nights: from the finalizer " + torporv1alpha1.SlumberFinalizer,
+		"would release StopAdapter things.example.com: from the finalizer " + torporv1alpha1.StopAdapterFinalizer,
 		"would delete Lease kube-system/torpor",
 		"would delete Lease torpor-system/torpor-manager",
 		"would delete Secret torpor-system/torpor-webhook",
@@ -128,7 +134,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 	if err := hub.Client.Get(t.Context(), client.ObjectKeyFromObject(app), app); err != nil || !slices.Equal(app.Finalizers, []string{"example.com/theirs"}) {
 		t.Errorf("expected the finalizer of others to stay, found %v (%v)", app.Finalizers, err)
 	}
-	for _, obj := range []client.Object{cluster, lrp, asleep, timedOut} {
+	for _, obj := range []client.Object{cluster, lrp, asleep, timedOut, nights, adapter} {
 		if err := hub.Client.Delete(t.Context(), obj); err != nil {
 			t.Fatal(err)
 		}

@@ -217,6 +217,9 @@ type SlumberWaveStatus struct {
 	// Since is since when it should be as it should be.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// WaitsSince is since when the next wave waits for it where that is later, as nobody saw its window begin.
+	// +optional
+	WaitsSince *metav1.Time `json:"waitsSince,omitempty"`
 	// Members is how many objects it has, and Asleep how many of them are asleep.
 	Members int32 `json:"members"`
 	Asleep  int32 `json:"asleep"`

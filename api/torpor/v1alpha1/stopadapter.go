@@ -10,6 +10,9 @@ import (
 // StopAdapterRoleLabel of a ClusterRole, with the value "true", gives Torpor what the role grants: the rights to the kinds of StopAdapters.
 const StopAdapterRoleLabel = "torpor.dev/aggregate-to-stopadapters"
 
+// StopAdapterFinalizer keeps a deleted StopAdapter until what it has stopped is given back.
+const StopAdapterFinalizer = "torpor.dev/stopadapter"
+
 // StopAdapterKind is the kind of a StopAdapter.
 func StopAdapterKind() schema.GroupVersionKind { return GroupVersion().WithKind("StopAdapter") }
 

@@ -144,6 +144,9 @@ func (p planCommand) parseUntil() (time.Time, error) {
 }
 
 func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until time.Time) (plannedObject, error) {
+	if t.kind.plan == nil {
+		return plannedObject{}, unplannedError(t)
+	}
 	obj, err := kube.getObject(ctx, t)
 	if err != nil {
 		return plannedObject{}, err
@@ -167,6 +170,18 @@ func (p planCommand) plan(ctx context.Context, kube *kubeClient, t target, until
 		planned.Until = row.Until
 	}
 	return planned, nil
+}
+
+// unplannedError says that nobody knows what a stop of a kind runs into.
+func unplannedError(t target) error {
+	var planned []string
+	for _, k := range stoppableKinds() {
+		if k.plan != nil {
+			planned = append(planned, k.names[0])
+		}
+	}
+	return exit.WrongUsage("%s: expected a kind that can be planned, which are %s, found %s; stop it with --dry-run=server to see what would be written",
+		t, strings.Join(planned, ", "), t.kind.names[0])
 }
 
 // refusal is the error of a plan that has something which blocks.

@@ -4,6 +4,7 @@ package torpor
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
 // TestDescribe has of each kind what one of its rows says, as PART STATE BY STOPPED NEXT.
@@ -83,6 +85,37 @@ func TestDescribe(t *testing.T) {
 			}
 			t.Errorf("expected a kind for %T, found none", test.obj)
 		})
+	}
+}
+
+// TestEveryKindCanBePlanned has a plan of every kind that can be stopped here, for each part that the verbs are about. A kind that the plugin does not
+// know, or has no plan of, is an error that says which ones it has.
+func TestEveryKindCanBePlanned(t *testing.T) {
+	t.Parallel()
+	for _, seam := range append(stoppable.ListKinds(), stoppable.ListWorkloads()...) {
+		k, err := parseKind(strings.ToLower(seam.GVK.Kind))
+		if err != nil {
+			if wrong, isUsage := errors.AsType[exit.Error](err); !isUsage || wrong.Code != exit.Usage || !strings.Contains(err.Error(), "clusterdeployment") {
+				t.Errorf("%s: expected an error of usage with the kinds that there are, found %v", seam.GVK.Kind, err)
+			}
+			continue
+		}
+		obj := k.newObject()
+		obj.SetName("x")
+		if k.plan == nil || len(k.parts) == 0 || k.gvk != seam.GVK {
+			t.Errorf("%s: expected a plan for some parts of it, found none", seam.GVK.Kind)
+		}
+		for _, part := range k.parts {
+			if row := (target{kind: k, name: "x", part: part}).findRow(obj); row.Part != part {
+				t.Errorf("%s: expected a row for the part %s, found %+v", seam.GVK.Kind, part, row)
+			}
+		}
+	}
+	unplanned := cfAppKind()
+	unplanned.plan = nil
+	_, err := planCommand{&verbCommand{verb: stopVerb}}.plan(t.Context(), nil, target{kind: unplanned, name: "x", part: appPart}, time.Time{})
+	if wrong, isUsage := errors.AsType[exit.Error](err); !isUsage || wrong.Code != exit.Usage || !strings.Contains(err.Error(), "expected a kind that can be planned, which are clusterdeployment, mysqlcluster") {
+		t.Errorf("expected an error of usage with the kinds that can be planned, found %v", err)
 	}
 }
 

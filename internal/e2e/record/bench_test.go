@@ -5,6 +5,7 @@ package record
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -24,7 +25,7 @@ import (
 )
 
 const (
-	benchTargets  = 1000 // of all kinds together
+	benchTargets  = 1000 // of all sorts together
 	benchMany     = 5000
 	benchRequests = 1000
 	benchRounds   = 20
@@ -43,7 +44,8 @@ func TestBenchRecord(t *testing.T) {
 	manager := h.startManager(t)
 	h.waitUntilNoted(t)
 	figures := map[string]float64{}
-	until := time.Now().Add(outage).Truncate(time.Second)
+	until := time.Now().Add(outage + time.Minute).Truncate(time.Minute) // That of a Slumber is a whole minute.
+	h.createSlumber(t, until)
 	h.createStopped(t, benchTargets, until)
 	testenv.Eventually(t, "all stops are recorded", func() error { return h.expectRecords(t, false) })
 	manager.KillAtOnce(t)
@@ -74,17 +76,24 @@ func (h *managedHub) createStopped(t *testing.T, count int, until time.Time) {
 	said := map[string]string{torporv1alpha1.UntilAnnotation: until.UTC().Format(time.RFC3339), torporv1alpha1.ReasonAnnotation: "bench"}
 	var writers errgroup.Group
 	writers.SetLimit(benchWriters)
+	sorts := benchKinds()
 	for i := range count {
-		k := kinds()[i%len(kinds())]
+		k := sorts[i%len(sorts)]
 		obj := k.build(t, h.hub, "target-"+strconv.Itoa(i))
+		labels := maps.Clone(obj.GetLabels())
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[sortLabel] = k.sort
+		obj.SetLabels(labels)
 		writers.Go(func() error {
-			if k.isStoppedWhenNew {
+			if !k.isOfSlumber && k.isStoppedWhenNew {
 				merge(t, obj, annotated(k.stop, said))
 			}
 			if err := h.Client.Create(t.Context(), obj); err != nil {
 				return fmt.Errorf("create %s: %w", obj.GetName(), err)
 			}
-			if k.isStoppedWhenNew {
+			if k.isOfSlumber || k.isStoppedWhenNew {
 				return nil
 			}
 			if err := h.Client.Patch(t.Context(), obj, mergePatch(t, annotated(k.stop, said))); err != nil {
@@ -111,7 +120,7 @@ func (h *managedHub) createMany(t *testing.T, prefix string, count int) {
 // expectRecords looks whether every switch has one stop, which holds or has ended by itself, and whether no app was restarted beside that.
 func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
 	t.Helper()
-	return h.eachTarget(t, func(k kind, obj client.Object) error {
+	return h.eachTarget(t, func(k benchKind, obj client.Object) error {
 		for _, stops := range k.records(obj) {
 			if len(stops) > 1 {
 				t.Fatalf("%s %s: expected one stop, found %+v", k.name, obj.GetName(), stops)
@@ -127,24 +136,20 @@ func (h *managedHub) expectRecords(t *testing.T, hasEnded bool) error {
 	})
 }
 
-// expectSetBack looks whether nothing is stopped any more. Nobody writes the spec of a ClusterDeployment: there the record alone says it.
+// expectSetBack looks whether nothing is stopped any more.
 func (h *managedHub) expectSetBack(t *testing.T) error {
 	t.Helper()
-	return h.eachTarget(t, func(k kind, obj client.Object) error {
-		isStopped := k.isStopped(obj)
-		if k.name == clusterDeployments().name {
-			isStopped = k.records(obj)[0][0].EndedAt == nil
-		}
-		return testenv.ErrorIf(isStopped, "%s %s is stopped", k.name, obj.GetName())
+	return h.eachTarget(t, func(k benchKind, obj client.Object) error {
+		return testenv.ErrorIf(!k.isBack(obj), "%s %s is stopped", k.name, obj.GetName())
 	})
 }
 
 // eachTarget visits all objects that can be stopped.
-func (h *managedHub) eachTarget(t *testing.T, visit func(kind, client.Object) error) error {
+func (h *managedHub) eachTarget(t *testing.T, visit func(benchKind, client.Object) error) error {
 	t.Helper()
-	for _, k := range kinds() {
+	for _, k := range benchKinds() {
 		list := k.list()
-		if err := h.Client.List(t.Context(), list); err != nil {
+		if err := h.Client.List(t.Context(), list, client.MatchingLabels{sortLabel: k.sort}); err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
 		if err := meta.EachListItem(list, func(o runtime.Object) error {

@@ -12,8 +12,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -48,24 +50,29 @@ type Controller struct {
 	// WatchNamespaces are the only ones in which rights are needed; none means all.
 	WatchNamespaces []string
 
-	groups *adapterGroups
+	groups   *adapterGroups
+	client   client.Client
+	live     client.Reader
+	recorder events.EventRecorder
 }
 
-// +kubebuilder:rbac:groups=torpor.dev,resources=stopadapters,verbs=get;list;watch
+// +kubebuilder:rbac:groups=torpor.dev,resources=stopadapters,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=torpor.dev,resources=stopadapters/status,verbs=get;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.groups = &adapterGroups{abandoned: make(chan struct{}, 1)}
+	c.client, c.live, c.recorder = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder(Name)
 	workers := reconcile.WorkerOptions{Count: 2, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&torporv1alpha1.StopAdapter{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*torporv1alpha1.StopAdapter, *observation, adapterPlan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+			Client: c.client, Recorder: c.recorder, Clock: c.Clock, Owner: Name,
 			New:        func() *torporv1alpha1.StopAdapter { return &torporv1alpha1.StopAdapter{} },
+			Finalizer:  &reconcile.Finalizer[*torporv1alpha1.StopAdapter]{Name: torporv1alpha1.StopAdapterFinalizer, Finalize: c.finalize},
 			Forget:     func(name types.NamespacedName) { c.groups.abandon(name.Name) },
 			Observe:    observe,
 			Decide:     func(seen *observation) adapterPlan { return adapterPlan{Runs: seen.problem == nil} },
@@ -117,16 +124,20 @@ func (c Controller) act(ctx context.Context, seen *observation, plan adapterPlan
 }
 
 func (c Controller) listRights(a *torporv1alpha1.StopAdapter) (rights []authorizationv1.ResourceAttributes) {
-	namespaces := c.WatchNamespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{""}
-	}
-	for _, namespace := range namespaces {
+	for _, namespace := range c.listNamespaces() {
 		for _, verb := range []string{"get", "list", "watch", "patch"} {
 			rights = append(rights, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: a.Spec.Target.Group, Resource: a.Spec.Target.Resource})
 		}
 	}
 	return rights
+}
+
+// listNamespaces are those of the objects; an empty one is all.
+func (c Controller) listNamespaces() []string {
+	if len(c.WatchNamespaces) == 0 {
+		return []string{""}
+	}
+	return c.WatchNamespaces
 }
 
 func (c Controller) report(a *torporv1alpha1.StopAdapter, seen *observation, _ adapterPlan, refused *reconcile.RefusedError) reconcile.FollowUp {

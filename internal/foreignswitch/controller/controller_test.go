@@ -4,9 +4,11 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,11 +16,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -80,8 +85,9 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 	namespace := env.CreateNamespace(t)
 	limited := *env
 	limited.Config = env.ImpersonateUser(env.ApplyManagerRoles(t, "default", "workloads"))
+	now := clocktesting.NewFakePassiveClock(time.Now())
 	stop := testenv.StartManager(t, &limited, func(mgr manager.Manager) error {
-		return Controller{Clock: clock.RealClock{}, Manager: mgr}.SetupWithManager(mgr)
+		return Controller{Clock: now, Manager: mgr}.SetupWithManager(mgr)
 	})
 	defer stop()
 	files, err := filepath.Glob(examples + "/*.yaml")
@@ -119,10 +125,83 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 		waitFor(adapters[o.file], torporv1alpha1.StopAdapterRunningReason)
 		t.Run(o.file, func(t *testing.T) { stopAndRestore(t, env, namespace, adapters[o.file], o) })
 	}
-	t.Log("One that makes no sense says so, and one that goes ends.")
+	t.Run("one that is deleted gives back what Slumbers stopped", func(t *testing.T) { releaseDeleted(t, env, namespace, adapters["flux-kustomization"]) })
+	t.Run("one whose kind is gone goes", func(t *testing.T) {
+		crd := &unstructured.Unstructured{}
+		crd.SetAPIVersion("apiextensions.k8s.io/v1")
+		crd.SetKind("CustomResourceDefinition")
+		crd.SetName(adapters["cnpg-cluster"].Name)
+		testenv.ExpectNoError(t, env.Client.Delete(t.Context(), crd))
+		testenv.ExpectNoError(t, env.Client.Delete(t.Context(), adapters["cnpg-cluster"]))
+		expectGone(t, env, adapters["cnpg-cluster"])
+	})
+	t.Run("one whose role is gone says so, and goes in the end", func(t *testing.T) {
+		testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapters"}, &granted))
+		a := adapters["strimzi-kafka"]
+		granted.Rules = slices.DeleteFunc(granted.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, a.Spec.Target.Group) })
+		testenv.ExpectNoError(t, env.Client.Update(t.Context(), &granted))
+		kafkas := &unstructured.UnstructuredList{}
+		kafkas.SetGroupVersionKind(schema.GroupVersionKind{Group: a.Spec.Target.Group, Version: a.Spec.Target.Version, Kind: a.Spec.Target.Kind + "List"})
+		asManager, err := client.New(limited.Config, client.Options{Mapper: env.Client.RESTMapper()})
+		testenv.ExpectNoError(t, err)
+		testenv.Eventually(t, "the API server follows", func() error {
+			return testenv.ErrorIf(!k8serrors.IsForbidden(asManager.List(t.Context(), kafkas)), "the manager may read them")
+		})
+		testenv.ExpectNoError(t, env.Client.Delete(t.Context(), a))
+		env.WaitFor(t, "it says what it needs", a, func() error {
+			c := meta.FindStatusCondition(a.Status.Conditions, torporv1alpha1.StopAdapterReadyCondition)
+			return testenv.ErrorIf(c == nil || c.Reason != torporv1alpha1.StopAdapterForbiddenReason || !strings.Contains(c.Message, "without it the StopAdapter goes at"), "found %+v", c)
+		})
+		now.SetTime(time.Now().Add(releaseTimeout + time.Minute))
+		expectGone(t, env, a)
+		env.WaitForEvent(t, "default", foreignswitch.EventObjectsLeft, "Expected to give back what is stopped")
+	})
+	t.Log("One that makes no sense says so.")
 	a := adapters["capi-cluster"]
 	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), a, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"state": {"asleep": "object."}}}`))))
 	waitFor(a, torporv1alpha1.StopAdapterInvalidReason)
+}
+
+func expectGone(t *testing.T, env *testenv.Environment, a *torporv1alpha1.StopAdapter) {
+	t.Helper()
+	testenv.Eventually(t, a.Name+" is gone", func() error {
+		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(a), a)
+		return testenv.ErrorIf(!k8serrors.IsNotFound(err), "found %v, %v: %v", a.Finalizers, a.Status.Conditions, err)
+	})
+}
+
+// releaseDeleted has a Slumber and a person stop an object each, and deletes the adapter.
+func releaseDeleted(t *testing.T, env *testenv.Environment, namespace string, adapter *torporv1alpha1.StopAdapter) {
+	stop := torporv1alpha1.ScheduledStop{Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(time.Now()), By: "Slumber nights", Requested: true}}}
+	name, value, err := stopadapter.ScheduledAnnotation(stop, "nights")
+	testenv.ExpectNoError(t, err)
+	objects := map[string]*unstructured.Unstructured{}
+	for who, annotation := range map[string][2]string{"slumber": {name, value}, "alice": {torporv1alpha1.StoppedAnnotation, "true"}, "nobody": {"example.com/a", "b"}} {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"interval": "10m", "prune": true, "path": "./"}}}
+		u.SetAPIVersion("kustomize.toolkit.fluxcd.io/v1")
+		u.SetKind("Kustomization")
+		u.SetNamespace(namespace)
+		u.SetName(who)
+		u.SetAnnotations(map[string]string{annotation[0]: annotation[1]})
+		env.ExpectCreated(t, u)
+		objects[who] = u
+		env.WaitFor(t, who+" has stopped it or not", u, func() error {
+			return testenv.ErrorIf(stopadapter.ReadSwitch(u).IsKept(u) != (who != "nobody"), "found %v", u.Object)
+		})
+	}
+	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), adapter))
+	expectGone(t, env, adapter)
+	for who, want := range map[string]string{"slumber": "<nil>", "alice": "true", "nobody": "<nil>"} {
+		u := objects[who]
+		testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKeyFromObject(u), u))
+		value, _, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "suspend")
+		is := stopadapter.ReadSwitch(u)
+		if found := fmt.Sprint(value); found != want || len(is.Scheduled) > 0 || is.IsKept(u) != (who == "alice") {
+			t.Errorf("%s: expected suspend to be %s and no wish of a Slumber, found %s and %v", who, want, found, u.GetAnnotations())
+		}
+	}
+	env.WaitForEvent(t, namespace, stopadapter.EventRestored, "the StopAdapter "+adapter.Name+" is deleted")
+	env.WaitForEvent(t, namespace, stopadapter.EventLeftStopped, "a person has stopped it")
 }
 
 func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, adapter *torporv1alpha1.StopAdapter, o foreignObject) {

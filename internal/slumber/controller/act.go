@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 const (
 	// maxWritesAtOnce keeps a fleet that falls asleep from taking all that the API server gives to the manager.
 	maxWritesAtOnce = 8
+	// awaitInterval is how often a deleted Slumber looks for kinds that are not announced yet.
+	awaitInterval = 5 * time.Second
 	// fieldUnknown is what the API server says of a field that a schema lacks.
 	fieldUnknown = "field not declared in schema"
 )
@@ -125,13 +128,17 @@ func (c Controller) annotateStop(ctx context.Context, name string, write memberW
 	return reconcile.ApplyObserved(ctx, c.client, applied, Name+"-"+name)
 }
 
-// finalize lets everything start that a deleted Slumber has stopped.
+// finalize lets everything start that a deleted Slumber has stopped. A manager that has just begun waits for the kinds that are not announced yet.
 func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (time.Duration, error) {
 	var failures []error
+	missing := listKindNames(s)
 	for _, kind := range c.listKinds() {
-		objects, _, err := c.listObjects(ctx, kind, s.Namespace)
+		objects, isServed, err := c.listObjects(ctx, kind, s.Namespace)
 		if err != nil {
 			return 0, err
+		}
+		if isServed {
+			missing = slices.DeleteFunc(missing, func(name string) bool { return name == kind.GVK.GroupKind().String() })
 		}
 		for _, o := range objects {
 			member := slumber.ReadMember(s.Name, kind.Kind, o, c.Clock.Now())
@@ -140,6 +147,9 @@ func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (ti
 				failures = append(failures, client.IgnoreNotFound(err))
 			}
 		}
+	}
+	if left := c.Members.awaitUntil().Sub(c.Clock.Now()); len(missing) > 0 && left > 0 {
+		return min(left, awaitInterval), errors.Join(failures...)
 	}
 	return 0, errors.Join(failures...)
 }

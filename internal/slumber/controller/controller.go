@@ -75,7 +75,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		build = build.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(c.slumbersOfNamespace), builder.WithPredicates(c.memberChanged(kind)))
 	}
 	if c.Members != nil {
-		build = build.WatchesRawSource(c.Members.watch(mgr.GetClient()))
+		build = build.WatchesRawSource(c.Members.watch(mgr.GetClient(), c.Clock))
 	}
 	err := build.Complete(&reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
@@ -132,7 +132,7 @@ type memberObject struct {
 // observe reads the members from the cache.
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
 	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
-	seen.MissingKinds = listKindNames(s)
+	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.awaitUntil()
 	for _, kind := range c.listKinds() {
 		objects, isServed, err := c.listObjects(ctx, kind, s.Namespace)
 		if err != nil {

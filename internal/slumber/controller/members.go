@@ -7,14 +7,17 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/slumber"
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
@@ -26,6 +29,8 @@ type MemberKinds struct {
 	// queue and slumbers are those of the controller while it runs.
 	queue    workqueue.TypedRateLimitingInterface[ctrl.Request]
 	slumbers client.Reader
+	// awaitedUntil is until when kinds may still be announced, as the controller has just begun.
+	awaitedUntil time.Time
 }
 
 // readableKind is a kind, and what reads its objects.
@@ -89,11 +94,21 @@ func (m *MemberKinds) enqueue(ctx context.Context, namespace string) {
 	}
 }
 
+// awaitUntil is until when a kind that is missing may still come; zero where none is announced.
+func (m *MemberKinds) awaitUntil() time.Time {
+	if m == nil {
+		return time.Time{}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.awaitedUntil
+}
+
 // watch connects the controller's queue for as long as the controller runs.
-func (m *MemberKinds) watch(slumbers client.Reader) source.Source {
+func (m *MemberKinds) watch(slumbers client.Reader, now clock.PassiveClock) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		m.mu.Lock()
-		m.queue, m.slumbers = queue, slumbers
+		m.queue, m.slumbers, m.awaitedUntil = queue, slumbers, now.Now().Add(slumber.KindsGrace)
 		m.mu.Unlock()
 		context.AfterFunc(ctx, func() {
 			m.mu.Lock()

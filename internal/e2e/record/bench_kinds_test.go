@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+)
+
+// sortLabel says which targets of the bench are of one sort.
+const sortLabel = "bench"
+
+// benchKind is a sort of targets: a kind, and who stops it.
+type benchKind struct {
+	kind
+	sort string
+	// isOfSlumber says that a Slumber stops it.
+	isOfSlumber bool
+	// isBack reports whether an object is as it was before its stop.
+	isBack func(client.Object) bool
+}
+
+// benchKinds are all kinds that people stop, and two that a Slumber does: one that keeps its stop in the status, and one with a switch.
+func benchKinds() (all []benchKind) {
+	hasEnded := func(k kind) func(client.Object) bool {
+		return func(o client.Object) bool { return k.records(o)[0][0].EndedAt != nil }
+	}
+	for _, k := range kinds() {
+		one := benchKind{kind: k, sort: k.name, isBack: func(o client.Object) bool { return !k.isStopped(o) && isRestored(o) }}
+		if k.name == clusterDeployments().name {
+			one.isBack = hasEnded(k) // Nobody writes the spec of a ClusterDeployment: the record alone says it.
+		}
+		all = append(all, one)
+	}
+	clusters, workloads := clusterDeployments(), deployments()
+	clusters.records = func(o client.Object) [][]torporv1alpha1.StopRecord {
+		cd, _ := o.(*hivev1.ClusterDeployment)
+		return readScheduled(cd.Status.ScheduledStops)
+	}
+	workloads.records = func(o client.Object) [][]torporv1alpha1.StopRecord { return readScheduled(stopadapter.ReadSwitch(o).Scheduled) }
+	return append(all,
+		benchKind{kind: clusters, sort: "ClusterDeploymentOfSlumber", isOfSlumber: true, isBack: hasEnded(clusters)},
+		benchKind{kind: workloads, sort: "DeploymentOfSlumber", isOfSlumber: true, isBack: isRestored})
+}
+
+// isRestored reports whether a switch is set back, where there is one.
+func isRestored(o client.Object) bool {
+	isScaled := true
+	switch o := o.(type) {
+	case *appsv1.Deployment:
+		isScaled = *o.Spec.Replicas == 3
+	case *appsv1.StatefulSet:
+		isScaled = *o.Spec.Replicas == 3
+	}
+	return isScaled && len(stopadapter.ReadSwitch(o).Saved) == 0
+}
+
+// readScheduled has the stops of the only Slumber; none yet is an empty list.
+func readScheduled(stops []torporv1alpha1.ScheduledStop) [][]torporv1alpha1.StopRecord {
+	if len(stops) == 0 {
+		return [][]torporv1alpha1.StopRecord{nil}
+	}
+	return [][]torporv1alpha1.StopRecord{stops[0].Stops}
+}
+
+// createSlumber has everything of its sorts sleep from a while ago until a time, which is a whole minute.
+func (h *managedHub) createSlumber(t *testing.T, until time.Time) {
+	t.Helper()
+	moment := func(at time.Time) string { return fmt.Sprintf("%d %d * * *", at.UTC().Minute(), at.UTC().Hour()) }
+	s := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "nights"}}
+	s.Spec.Windows = []torporv1alpha1.SlumberWindow{{Sleep: moment(until.Add(-time.Hour)), Wake: moment(until)}}
+	s.Spec.Waves = []torporv1alpha1.SlumberWave{{Name: "all"}}
+	for _, k := range benchKinds() {
+		if k.isOfSlumber {
+			target := torporv1alpha1.SlumberTarget{Kind: k.name, Selector: metav1.LabelSelector{MatchLabels: map[string]string{sortLabel: k.sort}}}
+			s.Spec.Waves[0].Targets = append(s.Spec.Waves[0].Targets, target)
+		}
+	}
+	h.ExpectCreated(t, s)
+}

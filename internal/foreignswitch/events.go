@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package foreignswitch
+
+// EventObjectsLeft reports that a deleted StopAdapter could not give back what it has stopped, and why.
+const EventObjectsLeft = "ObjectsLeft"
