@@ -387,8 +387,8 @@ func (m *modelMember) changeField(field string, value, off any) {
 	}
 	m.isChangePending = true
 	m.resumes++
-	if is.Records.Holds() {
-		m.stoppedBy = "" // They start it. A stop that is new is meant.
+	if is.Records.Holds() && is.Records.Newest().RequestVersion == m.stored.GetAnnotations()[torporv1alpha1.RequestVersionAnnotation] {
+		m.stoppedBy = "" // They start it. A stop that nobody has seen yet is meant.
 	}
 }
 
