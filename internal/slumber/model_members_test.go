@@ -334,7 +334,13 @@ func switchedOfModel(kind stoppable.Kind, field string, values []any, finish fun
 	}
 	k.isOff = func(m *modelMember, _ time.Time) bool { return m.readField(field) == off }
 	k.setSwitch = func(m *modelMember, isStopped bool, now time.Time) {
-		m.annotate(torporv1alpha1.StoppedAnnotation, map[bool]string{true: "true"}[isStopped])
+		m.write(func(obj stoppable.Object) {
+			if isStopped {
+				stopadapter.AskForStop(obj)
+			} else {
+				stopadapter.AskForStart(obj)
+			}
+		})
 		m.noteWriter(torporv1alpha1.StoppedAnnotation, now)
 	}
 	k.change = func(m *modelMember, _ time.Time) { m.changeField(field, values[m.draw(len(values))], off) }

@@ -16,13 +16,8 @@ func cronJobKind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.W
 
 // cronJobs make no Jobs while they are suspended. Those that run go on, and are waited for.
 func cronJobs() Kind {
-<<<<<<< HEAD
 	suspend := FieldSwitch{Part: "jobs", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.AddOperation, "/spec/suspend", "true")}}
-	return NewSwitched(batchv1.SchemeGroupVersion.WithKind("CronJob"), suspend, func(u *unstructured.Unstructured) ObservedRest {
-=======
-	suspend := FieldSwitch{Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.AddOperation, "/spec/suspend", "true")}}
 	return NewSwitched(cronJobKind(), suspend, func(u *unstructured.Unstructured) ObservedRest {
->>>>>>> b87f629 (slumber: the model has members of every kind; waves keep their order over outages and beside kinds that are not announced yet; a deleted StopAdapter gives back what it stopped)
 		isSuspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
 		active, _, _ := unstructured.NestedSlice(u.Object, "status", "active")
 		r := ObservedRest{IsStoppable: true, IsQuiet: isSuspended && len(active) == 0, IsReady: !isSuspended}
