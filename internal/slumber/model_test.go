@@ -26,8 +26,8 @@ import (
 )
 
 const (
-	sequences     = 300
-	soakSequences = 10_000
+	sequences     = 150
+	soakSequences = 10_000 // 132 s of a processor.
 	steps         = 20
 	// shards use the processors that there are.
 	shards = 4
@@ -115,7 +115,7 @@ func (f *fleet) fail(format string, args ...any) {
 	f.t.Fatalf(format+"\n%s", append(args, strings.Join(f.history, "\n"))...)
 }
 
-// pass lets a moment go by. Times of the API have whole seconds, and those of a clock have not.
+// tick lets a moment go by. Times of the API have whole seconds, and those of a clock have not.
 func (f *fleet) tick() {
 	f.now = f.now.Add(2*time.Second + time.Duration(f.random.IntN(1_000_000_000)))
 }
