@@ -46,7 +46,9 @@ func benchKinds() (all []benchKind) {
 		cd, _ := o.(*hivev1.ClusterDeployment)
 		return readScheduled(cd.Status.ScheduledStops)
 	}
-	workloads.records = func(o client.Object) [][]torporv1alpha1.StopRecord { return readScheduled(stopadapter.ReadSwitch(o).Scheduled) }
+	workloads.records = func(o client.Object) [][]torporv1alpha1.StopRecord {
+		return readScheduled(stopadapter.ReadSwitch(o).Scheduled)
+	}
 	return append(all,
 		benchKind{kind: clusters, sort: "ClusterDeploymentOfSlumber", isOfSlumber: true, isBack: hasEnded(clusters)},
 		benchKind{kind: workloads, sort: "DeploymentOfSlumber", isOfSlumber: true, isBack: isRestored})
