@@ -4,10 +4,12 @@ package baremetal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -236,6 +238,37 @@ func TestLogins(t *testing.T) {
 		if found != row.want {
 			t.Errorf("%s: found %s and %v, want %s", name, found, err, row.want)
 		}
+	}
+}
+
+// busyConnection sends each second packet too late.
+type busyConnection struct {
+	net.Conn
+	packets int
+}
+
+// Write implements net.Conn.
+func (c *busyConnection) Write(packet []byte) (int, error) {
+	if c.packets++; c.packets%2 == 1 {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return c.Conn.Write(packet) //nolint:wrapcheck // It stands for the connection.
+}
+
+// TestABusyManagerIsNoSilentController has a manager that gets no turn between the deadline of a packet and the packet.
+func TestABusyManagerIsNoSilentController(t *testing.T) {
+	t.Parallel()
+	double := startIPMI(t, &simulatedMachine{room: newRoom(t)}, cipherSuites()[0])
+	conn, err := net.Dial("udp", double.conn.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), visitTimeout)
+	defer cancel()
+	session, err := openSession(ctx, &busyConnection{Conn: conn}, login{user: goodUser, password: goodPassword}, cipherSuites(), resendSoon)
+	if err != nil || !session.isOpen {
+		t.Errorf("expected a session, found the error %v", err)
 	}
 }
 

@@ -245,7 +245,12 @@ func (s *ipmiSession) exchangeMatching(ctx context.Context, kind, answerKind byt
 		if err != nil {
 			return nil, err
 		}
-		if err := s.send(ctx, packet); err != nil {
+		switch err := s.send(ctx, packet); {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case isTimeout(err):
+			continue // This process was held up, not the controller.
+		case err != nil:
 			return nil, err
 		}
 		for ; strays < maxStrayPackets; strays++ {
