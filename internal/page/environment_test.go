@@ -70,7 +70,7 @@ func (e *pageEnv) createAccount(t testing.TB, namespace, name string, verbs ...s
 	if len(verbs) > 0 {
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 		e.ExpectCreated(t,
-			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{"*"}, Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps"}}}},
+			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{"*"}, Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps", "deployments"}}}},
 			&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}}})
 	}
 	request := &authenticationv1.TokenRequest{}

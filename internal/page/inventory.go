@@ -46,6 +46,9 @@ func (l *listing) DeepCopyObject() runtime.Object { return l }
 func newListing(k torpor.Kind, obj client.Object) *listing {
 	l := &listing{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}}
 	for _, s := range k.DescribeSwitches(obj) {
+		if s.IsUntouched() {
+			continue
+		}
 		s = s.WithoutHistory()
 		listed := &listedSwitch{Switch: s, key: s.Kind + "/" + s.Namespace + "/" + s.Name + "/" + s.Part, canFlip: k.CanFlip(s.Part) && !s.IsAsleepBySchedule(), savings: readSleepSavings(obj)}
 		listed.attention = listed.rankAttention()
@@ -114,7 +117,14 @@ func (i *inventory) change(apply func()) {
 	i.changed = make(chan struct{})
 }
 
+// put keeps what has switches. Most Deployments and their like have none, and their changes are nobody's matter.
 func (i *inventory) put(kind string, l *listing) {
+	if len(l.switches) == 0 {
+		if i.has(kind, l) {
+			i.remove(kind, l)
+		}
+		return
+	}
 	i.change(func() {
 		at := kindNamespace{kind, l.Namespace}
 		if i.objects[at] == nil {
@@ -122,6 +132,12 @@ func (i *inventory) put(kind string, l *listing) {
 		}
 		i.objects[at][l.Name] = l
 	})
+}
+
+func (i *inventory) has(kind string, l metav1.Object) bool {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.objects[kindNamespace{kind, l.GetNamespace()}][l.GetName()] != nil
 }
 
 func (i *inventory) remove(kind string, l metav1.Object) {
@@ -200,12 +216,12 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k torp
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				list := k.NewList()
 				err := kube.List(ctx, list, options(o))
-				i.setUnseen(kind, describeUnseen(err))
+				i.setUnseen(kind, describeUnseen(k, err))
 				return list, err
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				events, err := kube.Watch(ctx, k.NewList(), options(o))
-				i.setUnseen(kind, describeUnseen(err))
+				i.setUnseen(kind, describeUnseen(k, err))
 				return events, err
 			},
 		},
@@ -224,7 +240,7 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k torp
 				if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 					obj = gone.Obj
 				}
-				if o, ok := obj.(metav1.Object); ok {
+				if o, ok := obj.(metav1.Object); ok && i.has(kind, o) {
 					i.remove(kind, o)
 				}
 			},
@@ -237,11 +253,11 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k torp
 // notInstalled is why a kind is not seen that the API server does not serve, which is nothing to worry about.
 const notInstalled = "not installed"
 
-func describeUnseen(err error) string {
+func describeUnseen(k torpor.Kind, err error) string {
 	switch {
 	case err == nil:
 		return ""
-	case connection.IsKindNotServed(err):
+	case connection.IsKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err): // Workloads are stopped where that is asked for.
 		return notInstalled
 	case k8serrors.IsForbidden(err):
 		return "torpor manager may not list them; install the feature that they belong to"

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -77,6 +78,39 @@ func TestPageShowsWhatItsCallerMayList(t *testing.T) {
 	if status, text := b.post(t, "/logout", nil, nil); status != http.StatusUnauthorized || !strings.Contains(text, "Log in") {
 		t.Errorf("after the log-out: expected the form and 401, found %d: %s", status, text)
 	}
+}
+
+// TestPageShowsWorkloadsThatAreStopped has one that a Slumber holds asleep, one that is asked to stop, and one that nobody ever stopped.
+func TestPageShowsWorkloadsThatAreStopped(t *testing.T) {
+	e := shared.Get(t)
+	namespace := e.CreateNamespace(t)
+	since := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	night, err := json.Marshal(torporv1alpha1.ScheduledStop{
+		Slumber: "nights", Stops: []torporv1alpha1.StopRecord{{Since: since, By: "slumber/nights", Reason: "nobody works at night", Requested: true}},
+	})
+	testenv.ExpectNoError(t, err)
+	for name, annotations := range map[string]map[string]string{
+		"sleepy": {
+			torporv1alpha1.SlumberAnnotationPrefix + "nights": string(night),
+			torporv1alpha1.RestoreAnnotation:                  `[{"path":"/spec/replicas","before":2,"after":0}]`,
+		},
+		"asked": {torporv1alpha1.StoppedAnnotation: "true", torporv1alpha1.ReasonAnnotation: "a bill"},
+		"busy":  nil,
+	} {
+		e.ExpectCreated(t, testenv.DecodeObject(t, fmt.Sprintf(`{"metadata": {"namespace": %q, "name": %q}, "spec": {"replicas": 0, "selector": {"matchLabels": {"app": %[2]q}},
+			"template": {"metadata": {"labels": {"app": %[2]q}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}}}`, namespace, name), &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}))
+	}
+	_, token := e.createAccount(t, namespace, "operator", "get", "list", "patch")
+	b := e.openBrowser(t)
+	b.logIn(t, token)
+	b.expectShown(t, "/?kind=Deployment", []string{">sleepy<", ">asked<", "nobody works at night", "slumber/nights"}, []string{">busy<"})
+	start := url.Values{"verb": {"start"}, "kind": {"Deployment"}, "namespace": {namespace}, "name": {"asked"}, "part": {"replicas"}}
+	if status, text := b.post(t, "/switch", start, nil); status != http.StatusNoContent {
+		t.Errorf("start what was asked to stop: expected 204, found %d: %s", status, text)
+	}
+	asked := &appsv1.Deployment{}
+	testenv.ExpectNoError(t, e.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "asked"}, asked))
+	testenv.ExpectEqual(t, "the switch", "false", asked.Annotations[torporv1alpha1.StoppedAnnotation])
 }
 
 func TestButtonsActAsTheirCaller(t *testing.T) {

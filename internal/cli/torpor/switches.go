@@ -35,10 +35,13 @@ func (s Switch) WithoutHistory() Switch { return Switch{s.withoutHistory()} }
 // Kind is a kind of objects that have switches.
 type Kind struct{ stoppableKind }
 
-// ListKinds returns the kinds whose status Torpor writes, in the order of the tables of the commands.
+// IsUntouched reports whether nobody ever stopped it, of an object that knows nothing of Torpor.
+func (s Switch) IsUntouched() bool { return s.isUntouched }
+
+// ListKinds returns the kinds that need no StopAdapter, in the order of the tables of the commands.
 func ListKinds() []Kind {
 	var kinds []Kind
-	for _, k := range ownKinds() {
+	for _, k := range stoppableKinds() {
 		kinds = append(kinds, Kind{k})
 	}
 	return kinds
@@ -46,9 +49,12 @@ func ListKinds() []Kind {
 
 // FindKind returns the kind with this name, as in ClusterDeployment.
 func FindKind(name string) (Kind, error) {
-	k, err := parseKind(ownKinds(), name)
+	k, err := parseKind(stoppableKinds(), name)
 	return Kind{k}, err
 }
+
+// IsSwitched reports whether the kind's objects know nothing of Torpor, so that most of them are none of its business.
+func (k Kind) IsSwitched() bool { return k.isSwitched }
 
 // GVK is the kind as the API has it.
 func (k Kind) GVK() schema.GroupVersionKind { return k.gvk }
@@ -77,7 +83,7 @@ func (k Kind) DescribeSwitches(obj client.Object) []Switch {
 // NewScheme knows the kinds.
 func NewScheme() (*runtime.Scheme, error) {
 	known := runtime.NewScheme()
-	for _, k := range ownKinds() {
+	for _, k := range stoppableKinds() {
 		if err := k.addToScheme(known); err != nil {
 			return nil, fmt.Errorf("register %s: %w", k.gvk.Kind, err)
 		}
