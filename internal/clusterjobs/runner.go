@@ -77,8 +77,8 @@ func (r *Runner[J, A, M]) Answers() source.Source {
 	})
 }
 
-// Ask returns what became of the last job, and of the last attempt; false while a job is being done, after which the pass runs again.
-func (r *Runner[J, A, M]) Ask(object types.NamespacedName) (*A, M, bool) {
+// RequestAnswer returns what became of the last job, and of the last attempt; false while a job is being done, after which the pass runs again.
+func (r *Runner[J, A, M]) RequestAnswer(object types.NamespacedName) (*A, M, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.objects[object]
@@ -122,8 +122,8 @@ func (r *Runner[J, A, M]) Submit(object types.NamespacedName, job *J) {
 	}
 }
 
-// Forget forgets an object that is gone. A job that is being done ends by itself, because its cluster may not be dialled.
-func (r *Runner[J, A, M]) Forget(object types.NamespacedName) {
+// ForgetObject forgets an object that is gone. A job that is being done ends by itself, because its cluster may not be dialled.
+func (r *Runner[J, A, M]) ForgetObject(object types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known := r.objects[object]; known != nil && known.job == nil {

@@ -41,17 +41,17 @@ func TestRunner(t *testing.T) {
 			t.Helper()
 			runner.Submit(object, &job)
 			runner.Submit(object, &job) // The second of two is none.
-			if _, _, isIdle := runner.Ask(object); isIdle {
+			if _, _, isIdle := runner.RequestAnswer(object); isIdle {
 				t.Error("expected a job to be under way, found none")
 			}
 			request, _ := queue.Get() // The pass is run again.
 			queue.Done(request)
-			answer, retryAt, isIdle := runner.Ask(object)
+			answer, retryAt, isIdle := runner.RequestAnswer(object)
 			if answer == nil || !isIdle || request.NamespacedName != object {
 				t.Fatalf("expected an answer for %s, found %v for %s", object, answer, request)
 			}
 			runner.Reported(object, answer)
-			if again, _, _ := runner.Ask(object); again != nil {
+			if again, _, _ := runner.RequestAnswer(object); again != nil {
 				t.Errorf("expected an answer that was reported to be forgotten, found %v", again)
 			}
 			if retryAt.IsZero() {
@@ -84,8 +84,8 @@ func TestRunner(t *testing.T) {
 		if len(begun) != 16 {
 			t.Errorf("expected 16 jobs, found %d", len(begun))
 		}
-		runner.Forget(object)
-		if _, retryAt, isIdle := runner.Ask(object); !isIdle || !retryAt.IsZero() {
+		runner.ForgetObject(object)
+		if _, retryAt, isIdle := runner.RequestAnswer(object); !isIdle || !retryAt.IsZero() {
 			t.Error("expected nothing to be known of an object that is gone")
 		}
 		queue.ShutDown()

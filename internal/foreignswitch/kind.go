@@ -55,7 +55,7 @@ func (q adapterQuestions) read(u *unstructured.Unstructured) stoppable.ObservedR
 		question stopadapter.Expression
 		into     *bool
 	}{{q.asleep, &rest.IsQuiet}, {q.awake, &rest.IsReady}, {q.stoppable, &rest.IsStoppable}} {
-		is, err := one.question.Ask(u.Object)
+		is, err := one.question.EvaluateOn(u.Object)
 		if err != nil {
 			rest.Message = err.Error()
 		}

@@ -96,9 +96,9 @@ type Observed struct {
 	IsTakenOver bool
 }
 
-// Find says who writes the object, and how that is known; it is empty if Torpor may write. What the upstream wrote before
+// FindWriter says who writes the object, and how that is known; it is empty if Torpor may write. What the upstream wrote before
 // Torpor's own first entry is of the past: its entries stay for ever after it is uninstalled.
-func Find(o Observed) string {
+func FindWriter(o Observed) string {
 	manager, written := lastEntry(o)
 	own := firstOwnEntry(o.Fields)
 	left := slices.IndexFunc(o.Finalizers, func(f string) bool { return slices.Contains(o.Upstream.Finalizers, f) })

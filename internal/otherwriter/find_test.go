@@ -55,7 +55,7 @@ func TestFind(t *testing.T) {
 		"the manager of Korifi is called manager":                    {Observed{Upstream: Korifi(), Fields: fields(entry("manager", 1))}, "Korifi has written it: its field manager is manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if found := Find(row.observed); found != row.want {
+			if found := FindWriter(row.observed); found != row.want {
 				t.Errorf("expected %q, found %q", row.want, found)
 			}
 		})

@@ -88,7 +88,7 @@ func (g *WriterGuard) FindOther(ctx context.Context, obj client.Object, now time
 	if !g.TakesOver {
 		o.Running, o.Webhook = g.Signs.read(ctx, now)
 	}
-	return otherwriter.Find(o)
+	return otherwriter.FindWriter(o)
 }
 
 // HasUpstreamWritten reports whether the other project has ever written an object, also before it was taken over.

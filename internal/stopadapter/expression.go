@@ -44,8 +44,8 @@ func CompileExpression(text string) (Expression, error) {
 	return Expression{text, program}, nil
 }
 
-// Ask evaluates the question about an object. One that costs too much, or has no answer, is an error.
-func (e Expression) Ask(object map[string]any) (bool, error) {
+// EvaluateOn evaluates the question about an object. One that costs too much, or has no answer, is an error.
+func (e Expression) EvaluateOn(object map[string]any) (bool, error) {
 	if e.program == nil {
 		return true, nil
 	}

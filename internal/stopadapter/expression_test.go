@@ -35,7 +35,7 @@ func TestExpressions(t *testing.T) {
 			e, err := CompileExpression(text)
 			if err == nil {
 				var is bool
-				if is, err = e.Ask(object); is {
+				if is, err = e.EvaluateOn(object); is {
 					found = "true"
 				}
 			}

@@ -130,8 +130,8 @@ func isPrintable(name string) bool {
 	return name != "" && len(name) <= maxNameBytes && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// Finish returns what was found. What could not be read is taken from the check before.
-func (s *Survey) Finish(before *hivev1.HibernationCheck) *hivev1.HibernationCheck {
+// BuildCheck returns what was found. What could not be read is taken from the check before.
+func (s *Survey) BuildCheck(before *hivev1.HibernationCheck) *hivev1.HibernationCheck {
 	s.judgeWebhooks()
 	s.judgeControlPlane()
 	if s.isOpenShift && !s.bornAt.IsZero() && s.now.Sub(s.bornAt) < youngAge {

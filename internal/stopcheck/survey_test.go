@@ -114,7 +114,7 @@ func TestWebhooksThatBlockTheWakeUp(t *testing.T) {
 				if row.want {
 					want = []torporv1alpha1.StopFinding{{Code: torporv1alpha1.WebhookBlocksWakeUpFinding, Count: 1, Objects: []string{"guard"}}}
 				}
-				if diff := cmp.Diff(want, s.Finish(nil).Findings); diff != "" {
+				if diff := cmp.Diff(want, s.BuildCheck(nil).Findings); diff != "" {
 					t.Errorf("%s (-want +got):\n%s", list, diff)
 				}
 			}
@@ -132,7 +132,7 @@ func TestAWebhookWhoseServiceLeadsOutOfTheClusterMayAnswer(t *testing.T) {
 			t.Fatalf("services (-want +got):\n%s", diff)
 		}
 		s.AddService("policy/server", []byte(service))
-		if got := s.Finish(nil).Findings; len(got) != want {
+		if got := s.BuildCheck(nil).Findings; len(got) != want {
 			t.Errorf("%s: expected %d findings, found %+v", service, want, got)
 		}
 	}
@@ -194,7 +194,7 @@ func TestFindingsOfAList(t *testing.T) {
 			if row.want != nil {
 				want = append(want, *row.want)
 			}
-			if diff := cmp.Diff(want, surveyOf(row.found).Finish(nil).Findings); diff != "" {
+			if diff := cmp.Diff(want, surveyOf(row.found).BuildCheck(nil).Findings); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
@@ -207,7 +207,7 @@ func TestWhatWasNotReadStandsAsItWas(t *testing.T) {
 	s := surveyOf(items{"cronjobs": {`{"metadata":{"name":"b"},"spec":{"schedule":"* * * * *"}}`}})
 	s.SkipList(listNamed(t, "cronjobs"))
 	want := &hivev1.HibernationCheck{Findings: []torporv1alpha1.StopFinding{cronjob}, Unread: []string{"CronJobs"}, WakeBy: before.WakeBy}
-	if diff := cmp.Diff(want, s.Finish(before)); diff != "" {
+	if diff := cmp.Diff(want, s.BuildCheck(before)); diff != "" {
 		t.Errorf("check (-want +got):\n%s", diff)
 	}
 }
@@ -260,7 +260,7 @@ func TestWhenACertificateExpiresFirst(t *testing.T) {
 			}
 			s.AddServingCertificate(row.serving)
 			s.AddSigner([]byte(row.signer))
-			got := s.Finish(before).WakeBy
+			got := s.BuildCheck(before).WakeBy
 			if row.want.IsZero() != (got == nil) || got != nil && !got.Time.Equal(row.want) {
 				t.Errorf("expected %s, found %v", row.want, got)
 			}

@@ -94,7 +94,7 @@ func requireStopped(ctx context.Context, e bulk.Editor) error {
 // takeObject takes Korifi's finalizers off, and marks what Torpor would otherwise leave alone.
 func takeObject(ctx context.Context, e bulk.Editor, obj *metav1.PartialObjectMetadata, isHandled bool) error {
 	left := slices.DeleteFunc(slices.Clone(obj.Finalizers), isUpstreamFinalizer)
-	owner := otherwriter.Find(otherwriter.Observed{
+	owner := otherwriter.FindWriter(otherwriter.Observed{
 		Upstream: otherwriter.Korifi(), Fields: obj.ManagedFields, Finalizers: obj.Finalizers,
 		IsTakenOver: obj.Annotations[torporv1alpha1.TakeOverAnnotation] == "true",
 	})

@@ -169,7 +169,7 @@ func (o Options) removeFinalizer(ctx context.Context, f finalizer, obj *metav1.P
 		return nil
 	}
 	if f.upstream.SharesFinalizer {
-		if other := otherwriter.Find(otherwriter.Observed{Upstream: f.upstream, Fields: obj.ManagedFields, Finalizers: obj.Finalizers}); other != "" {
+		if other := otherwriter.FindWriter(otherwriter.Observed{Upstream: f.upstream, Fields: obj.ManagedFields, Finalizers: obj.Finalizers}); other != "" {
 			o.Print("kept", obj, "its finalizer: "+other)
 			return nil
 		}

@@ -89,9 +89,9 @@ func NewService(p Policy, now clock.PassiveClock, trusted *tls.Config) *Service 
 	}
 }
 
-// Ask returns what is known of an image; false if the pass has to wait until it is enqueued. Each build is asked for once, and
+// RequestAnswer returns what is known of an image; false if the pass has to wait until it is enqueued. Each build is asked for once, and
 // its answer is kept until Forget.
-func (s *Service) Ask(q Question) (build.ImageAnswer, bool) {
+func (s *Service) RequestAnswer(q Question) (build.ImageAnswer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.asked[q.Build]
@@ -111,8 +111,8 @@ func (s *Service) Ask(q Question) (build.ImageAnswer, bool) {
 	return build.ImageAnswer{}, false
 }
 
-// Forget drops what is known of a build that is made, or gone.
-func (s *Service) Forget(name types.NamespacedName) {
+// ForgetBuild drops what is known of a build that is made, or gone.
+func (s *Service) ForgetBuild(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.asked[name]; known != nil {

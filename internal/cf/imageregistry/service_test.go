@@ -134,8 +134,8 @@ func (a *asker) start(t *testing.T) *asker {
 // ask is what the passes of one build do.
 func (a *asker) ask(t *testing.T, q Question) build.ImageAnswer {
 	t.Helper()
-	answer, isKnown := a.Ask(q)
-	for deadline := time.After(generous); !isKnown; answer, isKnown = a.Ask(q) {
+	answer, isKnown := a.RequestAnswer(q)
+	for deadline := time.After(generous); !isKnown; answer, isKnown = a.RequestAnswer(q) {
 		select {
 		case <-a.answered:
 		case <-deadline:
@@ -364,7 +364,7 @@ func TestSilentRegistryIsNotAskedAgainAtOnce(t *testing.T) {
 		t.Fatalf("expected it to be silent, found %+v", answer)
 	}
 	asked := questions.Load()
-	if answer, isKnown := a.Ask(about("second", silent+"/shop:2")); !isKnown || answer.Reason != korifiv1alpha1.RegistrySilentReason {
+	if answer, isKnown := a.RequestAnswer(about("second", silent+"/shop:2")); !isKnown || answer.Reason != korifiv1alpha1.RegistrySilentReason {
 		t.Errorf("expected an answer at once, found %t %+v", isKnown, answer)
 	}
 	if questions.Load() != asked {
@@ -375,7 +375,7 @@ func TestSilentRegistryIsNotAskedAgainAtOnce(t *testing.T) {
 		t.Errorf("expected the other registry to answer, found %+v", answer)
 	}
 	now.SetTime(now.Now().Add(silentFor + time.Second))
-	if _, isKnown := a.Ask(about("fourth", silent+"/shop:3")); isKnown {
+	if _, isKnown := a.RequestAnswer(about("fourth", silent+"/shop:3")); isKnown {
 		t.Error("expected the registry to be asked again after a while, found an answer at once")
 	}
 }
@@ -403,7 +403,7 @@ func TestRegistryThatTakesItsTimeHoldsUpNoOthers(t *testing.T) {
 	for i := range builds {
 		q := about(fmt.Sprint("slow-", i), fmt.Sprintf("%s/shop-%d:1", slow, i))
 		q.Build.Namespace = fmt.Sprint("space-", i)
-		if _, isKnown := a.Ask(q); isKnown {
+		if _, isKnown := a.RequestAnswer(q); isKnown {
 			t.Fatal("expected the registry to be asked, found an answer")
 		}
 	}
@@ -450,7 +450,7 @@ func TestBuildIsAskedForOnce(t *testing.T) {
 	if answer := a.ask(t, q); answer.Image != host+"/shop:1@"+second {
 		t.Errorf("expected another build to be asked for, found %+v", answer)
 	}
-	a.Forget(q.Build)
+	a.ForgetBuild(q.Build)
 	if len(a.asked) != 0 {
 		t.Errorf("expected nothing to be kept of a build that is made, found %d", len(a.asked))
 	}

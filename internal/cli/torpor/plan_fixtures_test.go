@@ -361,7 +361,7 @@ func (f planFixture) survey(t *testing.T) map[string]any {
 			s.SkipList(list)
 		}
 	}
-	text, err := json.Marshal(s.Finish(nil))
+	text, err := json.Marshal(s.BuildCheck(nil))
 	testenv.ExpectNoError(t, err)
 	var check map[string]any
 	testenv.ExpectNoError(t, json.Unmarshal(text, &check))

@@ -138,7 +138,7 @@ func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) e
 			return chooseStart(seen, a.stops.IsPending(c.key))
 		})
 		if err == nil {
-			a.stops.Forget(c.key)
+			a.stops.ForgetMachine(c.key)
 		}
 		return err
 	})

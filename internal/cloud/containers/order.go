@@ -87,7 +87,7 @@ func (c *engineClient) startContainer(ctx context.Context, id string) error {
 				return &orders.RefusedError{Class: actuator.WrongState, Code: "stopping", Message: "it is started once it has stopped"}
 			}
 		}
-		c.stops.Forget(id)
+		c.stops.ForgetMachine(id)
 		refusal := c.send(ctx, http.MethodPost, pathOf(id, "start"), nil, nil)
 		if !isAboutState(refusal) || isPortTaken(refusal) {
 			return refusal

@@ -39,7 +39,7 @@ func (o *takenOrder) hasEnded() bool { return o.Status == "DONE" }
 
 // stopInstance stops one instance.
 func (c *projectAccount) stopInstance(ctx context.Context, m machineName, discard *bool) error {
-	c.starts.Forget(m.id())
+	c.starts.ForgetMachine(m.id())
 	query := url.Values{}
 	if discard != nil {
 		query.Set("discardLocalSsd", strconv.FormatBool(*discard))
@@ -88,14 +88,14 @@ func (c *projectAccount) followStart(ctx context.Context, m machineName, name st
 	switch {
 	case hasClass(err, actuator.NotFound), hasClass(err, actuator.PermissionDenied):
 		// It was long ago, or nobody may know. The instance itself shows whether it has started.
-		c.starts.Forget(m.id())
+		c.starts.ForgetMachine(m.id())
 		return nil
 	case err != nil:
 		return err
 	case !taken.hasEnded():
 		return nil
 	}
-	c.starts.Forget(m.id())
+	c.starts.ForgetMachine(m.id())
 	return c.explainOrder(start, &taken)
 }
 

@@ -29,7 +29,7 @@ type instanceAction struct {
 
 // stopInstance stops one instance.
 func (c *regionAccount) stopInstance(ctx context.Context, id string) error {
-	c.starts.Forget(id)
+	c.starts.ForgetMachine(id)
 	err := c.order(ctx, stop, id, "stop")
 	return c.acceptState(ctx, id, stop, err, actuator.Stopped, actuator.Stopping)
 }
@@ -65,7 +65,7 @@ func (c *regionAccount) followStart(ctx context.Context, id string) (isOver bool
 	}
 	for _, reason := range found.StatusReasons {
 		if strings.HasPrefix(reason.Code, "cannot_start") {
-			c.starts.Forget(id)
+			c.starts.ForgetMachine(id)
 			return true, &orders.RefusedError{
 				Class: classOfReason(reason.Code), Code: rest.Scrub(reason.Code, c.secret), Message: rest.Scrub(reason.Message, c.secret),
 			}

@@ -23,7 +23,7 @@ const (
 
 // stopServer stops or shelves one server. The API refuses what it has done already, so that the server is read before a refusal counts.
 func (c *projectClient) stopServer(ctx context.Context, id string) error {
-	c.unshelved.Forget(id)
+	c.unshelved.ForgetMachine(id)
 	return c.call(ctx, stop, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
 		if c.shelves {
 			return c.shelveServer(ctx, compute, id)
@@ -80,7 +80,7 @@ func (c *projectClient) startServer(ctx context.Context, id string) error {
 // unshelveServer unshelves a server. The API takes that at once and tells nobody when there was no room: the server is shelved as before.
 func (c *projectClient) unshelveServer(ctx context.Context, compute *gophercloud.ServiceClient, id string) error {
 	if c.unshelved.Find(id) != "" {
-		c.unshelved.Forget(id)
+		c.unshelved.ForgetMachine(id)
 		return &orders.RefusedError{
 			Class: actuator.NoCapacity, Code: "shelved again", Message: "the cloud took the order to unshelve the server and has left it shelved: it has no room for it, most likely",
 		}

@@ -38,8 +38,8 @@ func (p PendingStarts) Remember(id, order string) {
 	p.known.Add(id, pendingStart{order, p.clock.Now()})
 }
 
-// Forget drops what is known of a machine.
-func (p PendingStarts) Forget(id string) { p.known.Remove(id) }
+// ForgetMachine drops what is known of a machine.
+func (p PendingStarts) ForgetMachine(id string) { p.known.Remove(id) }
 
 // Find returns the start that a machine waits for, or nothing.
 func (p PendingStarts) Find(id string) string {

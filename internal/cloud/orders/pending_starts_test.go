@@ -14,7 +14,7 @@ func TestAStartIsFollowedForAWhile(t *testing.T) {
 	starts := NewPendingStarts(now)
 	starts.Remember("a", "order-1")
 	starts.Remember("b", "order-2")
-	starts.Forget("b")
+	starts.ForgetMachine("b")
 	if a, b := starts.Find("a"), starts.Find("b"); a != "order-1" || b != "" {
 		t.Errorf("found %q and %q, want the first order alone", a, b)
 	}

@@ -66,7 +66,7 @@ func (p *PendingStops) IsPending(id string) bool {
 func (p *PendingStops) Follow(id string, seen actuator.MachineState) actuator.MachineState {
 	switch {
 	case seen != actuator.Running:
-		p.Forget(id)
+		p.ForgetMachine(id)
 		return seen
 	case p.IsPending(id):
 		return actuator.Stopping
@@ -75,8 +75,8 @@ func (p *PendingStops) Follow(id string, seen actuator.MachineState) actuator.Ma
 	}
 }
 
-// Forget ends a stop: the machine is off, or somebody has started it.
-func (p *PendingStops) Forget(id string) {
+// ForgetMachine ends a stop: the machine is off, or somebody has started it.
+func (p *PendingStops) ForgetMachine(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.stops, id)

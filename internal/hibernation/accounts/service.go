@@ -49,8 +49,8 @@ type Operation struct {
 	ErrorClass    actuator.ErrorClass
 }
 
-// Counts returns how often accounts were asked. Their names hold no secret.
-func (s *Service) Counts() map[Operation]float64 {
+// CountCalls returns how often accounts were asked. Their names hold no secret.
+func (s *Service) CountCalls() map[Operation]float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.counts)
@@ -175,8 +175,8 @@ func (s *Service) Credentials(name types.NamespacedName) map[string][]byte {
 	return known.Target.Credentials
 }
 
-// Forget drops what is known of a cluster that is gone.
-func (s *Service) Forget(name types.NamespacedName) {
+// ForgetCluster drops what is known of a cluster that is gone.
+func (s *Service) ForgetCluster(name types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forget(name)
@@ -208,8 +208,8 @@ func (s *Service) ExpectPass(name types.NamespacedName, after time.Duration) {
 	}
 }
 
-// Refresh has a cluster looked at soon, and enqueued with the answer.
-func (s *Service) Refresh(name types.NamespacedName) {
+// RefreshMachines has a cluster looked at soon, and enqueued with the answer.
+func (s *Service) RefreshMachines(name types.NamespacedName) {
 	s.want(name, demand{due: s.Clock.Now().Add(gatherTime), isAwaited: true})
 }
 

@@ -279,7 +279,7 @@ func (f *fleet) fill(count int) []string {
 		if _, isKnown := f.look(name, account); isKnown {
 			f.t.Fatalf("%s is known before it was looked at", name)
 		}
-		f.service.Refresh(named(name))
+		f.service.RefreshMachines(named(name))
 	}
 	elapse(time.Duration(1+count/maxLook) * 2 * time.Second)
 	for _, name := range names {
@@ -297,7 +297,7 @@ func (f *fleet) await(name string) Snapshot {
 		if seen, isKnown := f.look(name, "a"); isKnown {
 			return seen
 		}
-		f.service.Refresh(named(name))
+		f.service.RefreshMachines(named(name))
 		elapse(time.Second)
 	}
 	f.t.Fatalf("%s is not known", name)
@@ -380,13 +380,13 @@ func TestAnAccountThatHangsSlowsNobody(t *testing.T) {
 		for i := range 100 {
 			name := fmt.Sprintf("h%d", i)
 			f.look(name, "hung")
-			f.service.Refresh(named(name))
+			f.service.RefreshMachines(named(name))
 		}
 		f.take()
 		f.stop(names...)
 		elapse(machineLatency + time.Second)
 		for _, name := range names {
-			f.service.Refresh(named(name))
+			f.service.RefreshMachines(named(name))
 		}
 		elapse(2 * time.Second)
 		for _, name := range names {
@@ -418,7 +418,7 @@ func TestASnapshotFromBeforeAnOrderIsNoEvidenceAgainstIt(t *testing.T) {
 		// Asked to start and, within the lag, whether it is asleep: it is not.
 		f.service.Order(named(name), StartVerb, []string{name + "-0", name + "-1"}, 0)
 		elapse(time.Second)
-		f.service.Refresh(named(name))
+		f.service.RefreshMachines(named(name))
 		elapse(2 * time.Second)
 		if got := f.stateOf(name); got != states(name, actuator.Starting, actuator.Starting) {
 			t.Errorf("after the start: %s", got)
@@ -431,7 +431,7 @@ func TestAnOrderThatLeavesIsNoSleepAlsoIfItIsWithdrawn(t *testing.T) {
 		name := f.fill(1)[0]
 		f.stop(name)
 		elapse(machineLatency + readLag + 2*time.Second)
-		f.service.Refresh(named(name))
+		f.service.RefreshMachines(named(name))
 		elapse(2 * time.Second)
 		if got := f.stateOf(name); got != states(name, actuator.Stopped, actuator.Stopped) {
 			t.Fatalf("before: %s", got)
@@ -652,7 +652,7 @@ func TestOfAnOrderThatWasRefusedInPartTheRestCounts(t *testing.T) {
 		if _, isKnown := f.look(name, "a"); isKnown {
 			t.Error("a look from before the order is still evidence")
 		}
-		f.service.Refresh(named(name))
+		f.service.RefreshMachines(named(name))
 		elapse(2 * time.Second)
 		if got := f.stateOf(name); got != states(name, actuator.Stopping, actuator.Running) {
 			t.Errorf("found %s", got)
@@ -666,7 +666,7 @@ func TestOneClusterDoesNotSpoilALookAtOthers(t *testing.T) {
 		for i := range 8 {
 			name := fmt.Sprintf("b%d", i)
 			f.look(name, "a")
-			f.service.Refresh(named(name))
+			f.service.RefreshMachines(named(name))
 		}
 		elapse(5 * time.Second)
 		for i := range 8 {
@@ -684,7 +684,7 @@ func TestAThrottledAccountIsAskedLess(t *testing.T) {
 		f.cloud.countAgain(1000)
 		for range 60 {
 			f.look(name, "a")
-			f.service.Refresh(named(name))
+			f.service.RefreshMachines(named(name))
 			elapse(time.Second)
 		}
 		if asked := f.cloud.countAgain(1000); asked > 8 {
@@ -695,7 +695,7 @@ func TestAThrottledAccountIsAskedLess(t *testing.T) {
 		f.cloud.countAgain(0)
 		for range 120 {
 			f.look(name, "a")
-			f.service.Refresh(named(name))
+			f.service.RefreshMachines(named(name))
 			elapse(time.Second)
 		}
 		if asked := f.cloud.countAgain(0); asked < 30 {
@@ -758,7 +758,7 @@ func TestAWatchEndsWithThePassThatWantsNone(t *testing.T) {
 		if f.cloud.looks != 3 {
 			t.Errorf("expected no look after the last pass, found %d", f.cloud.looks-3)
 		}
-		f.service.Refresh(named(name))
+		f.service.RefreshMachines(named(name))
 		f.service.Watch(named(name), 0)
 		elapse(time.Second)
 		if got := f.take(); !slices.Equal(got, []string{name}) {
@@ -776,7 +776,7 @@ func TestClustersThatAreOffCostAnAccountOneCallAMinute(t *testing.T) {
 		f.stop(names...)
 		elapse(machineLatency + readLag)
 		for _, name := range names {
-			f.service.Refresh(named(name))
+			f.service.RefreshMachines(named(name))
 		}
 		elapse(10 * time.Second)
 		for _, name := range names {
@@ -814,7 +814,7 @@ func TestSettledClustersShareALook(t *testing.T) {
 		f.take()
 		f.cloud.looks = 0
 		elapse(10 * time.Minute)
-		f.service.Refresh(named(names[7]))
+		f.service.RefreshMachines(named(names[7]))
 		elapse(2 * time.Second)
 		if got := f.take(); !slices.Equal(got, []string{names[7]}) || f.cloud.looks != 1 {
 			t.Errorf("enqueued %v by %d looks", got, f.cloud.looks)
@@ -824,9 +824,9 @@ func TestSettledClustersShareALook(t *testing.T) {
 				t.Errorf("%s was looked at %s ago", name, time.Since(seen.At))
 			}
 		}
-		f.service.Forget(named(names[0]))
+		f.service.ForgetCluster(named(names[0]))
 		for _, name := range names[1:] {
-			f.service.Forget(named(name))
+			f.service.ForgetCluster(named(name))
 		}
 		if len(f.service.accounts)+len(f.service.clusters) > 0 {
 			t.Errorf("accounts %v, clusters %v stay", f.service.accounts, f.service.clusters)
@@ -889,7 +889,7 @@ func TestFlipsEverySecondStopNothingThatShouldRun(t *testing.T) {
 func (f *fleet) pass(name string, shouldRun bool) {
 	seen, isKnown := f.look(name, "a")
 	if !isKnown {
-		f.service.Refresh(named(name))
+		f.service.RefreshMachines(named(name))
 		return
 	}
 	from, verb := actuator.Running, StopVerb

@@ -40,7 +40,7 @@ func (f *fleet) know(cloud actuator.Actuator) Snapshot {
 		if seen, isKnown := f.service.Look(f.t.Context(), Cluster{Name: named(name), Actuator: cloud, Target: actuator.Target{InfraID: name, Region: "spot"}}); isKnown {
 			return seen
 		}
-		f.service.Refresh(named(name))
+		f.service.RefreshMachines(named(name))
 		elapse(2 * time.Second)
 	}
 	f.t.Fatalf("%s is not known", name)

@@ -131,8 +131,8 @@ func (c Controller) answers() source.Source {
 
 func (c Controller) forget(cluster types.NamespacedName) {
 	c.machineAccounts.forget(cluster)
-	c.accounts.Forget(cluster)
-	c.accounts.Forget(ownerLook(cluster))
+	c.accounts.ForgetCluster(cluster)
+	c.accounts.ForgetCluster(ownerLook(cluster))
 	c.pool.Rest(cluster)
 	c.surveys.forget(cluster)
 }

@@ -124,6 +124,6 @@ func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployme
 		return c.machineAccounts.find(name), true
 	}
 	c.machineAccounts.await(look.name, waiting)
-	c.accounts.Refresh(look.name)
+	c.accounts.RefreshMachines(look.name)
 	return known, !known.at.IsZero()
 }

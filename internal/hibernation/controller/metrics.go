@@ -130,10 +130,10 @@ func (m *Metrics) collectServices(ch chan<- prometheus.Metric) {
 	if from == nil {
 		return
 	}
-	for operation, count := range from.accounts.Counts() {
+	for operation, count := range from.accounts.CountCalls() {
 		ch <- prometheus.MustNewConstMetric(m.operations, prometheus.CounterValue, count, operation.Account, operation.Name, string(operation.ErrorClass))
 	}
-	counts := from.pool.Counts()
+	counts := from.pool.ReadCounts()
 	ch <- prometheus.MustNewConstMetric(m.probes, prometheus.CounterValue, counts.Answers, "true")
 	ch <- prometheus.MustNewConstMetric(m.probes, prometheus.CounterValue, counts.Silences, "false")
 }

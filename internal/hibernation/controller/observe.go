@@ -162,7 +162,7 @@ const (
 func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployment, seen *clusterObservation) error {
 	look, isKnown := c.accounts.Look(ctx, accounts.Cluster{Name: seen.name, Actuator: seen.actuator, Target: seen.target})
 	if !isKnown || !look.IsAnswer && seen.Now.Sub(look.At) > maxLookAge(cd, seen.Observed, look) {
-		c.accounts.Refresh(seen.name)
+		c.accounts.RefreshMachines(seen.name)
 		return reconcile.ErrPending
 	}
 	c.machineAccounts.store(seen.name, look.Machines, seen.Now)
@@ -218,7 +218,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	seen.WereOperatorsMissing = wereOperatorsMissing(cd)
 	q.WantsOperators = seen.WereOperatorsMissing && q.Depth == targetcluster.ReadRequests
 	q.WantsSurvey = hibernation.MayBeSurveyed(seen.Observed) && c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
-	look, isKnown := c.pool.Ask(q)
+	look, isKnown := c.pool.RequestLook(q)
 	if !isKnown {
 		return reconcile.ErrPending
 	}
@@ -231,7 +231,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 		return nil
 	}
 	if look.Survey != nil {
-		seen.check = look.Survey.Finish(cd.Status.HibernationCheck)
+		seen.check = look.Survey.BuildCheck(cd.Status.HibernationCheck)
 		c.surveys.noteMade(seen.name, seen.Now)
 	}
 	if !seen.HasNoVersion && !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {

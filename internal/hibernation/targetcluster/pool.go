@@ -186,8 +186,8 @@ func (c *connection) end() {
 	*c = connection{}
 }
 
-// Ask returns an answer that no pass has seen yet; false if the pass has to wait for one.
-func (p *Pool) Ask(q Question) (Look, bool) {
+// RequestLook returns an answer that no pass has seen yet; false if the pass has to wait for one.
+func (p *Pool) RequestLook(q Question) (Look, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.register(q)
@@ -294,8 +294,8 @@ func (p *Pool) Rest(cluster types.NamespacedName) {
 	}
 }
 
-// Counts returns how many looks there were so far.
-func (p *Pool) Counts() PoolCounts {
+// ReadCounts returns how many looks there were so far.
+func (p *Pool) ReadCounts() PoolCounts {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts

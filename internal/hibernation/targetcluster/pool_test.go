@@ -121,7 +121,7 @@ func question(name string, depth Depth) Question {
 func (p *testPool) look(q Question) Look {
 	p.t.Helper()
 	for {
-		if seen, isKnown := p.Ask(q); isKnown {
+		if seen, isKnown := p.RequestLook(q); isKnown {
 			return seen
 		}
 		p.await(q.Cluster.Name)
@@ -170,7 +170,7 @@ func TestAConnectionLastsAsLongAsItsClusterIsAwake(t *testing.T) {
 func (p *testPool) awaitSilences(count float64) {
 	p.t.Helper()
 	testenv.Eventually(p.t, fmt.Sprintf("%v looks had no answer", count), func() error {
-		got := p.Counts().Silences
+		got := p.ReadCounts().Silences
 		return testenv.ErrorIf(got < count, "found %v", got)
 	})
 }
@@ -191,13 +191,13 @@ func TestAClusterThatIsSilentAsBeforeHasNoPass(t *testing.T) {
 	p.look(q)
 	passes := p.passes.Load()
 	p.Watch(q.Cluster, time.Millisecond)
-	p.awaitSilences(p.Counts().Silences + 5)
+	p.awaitSilences(p.ReadCounts().Silences + 5)
 	if got := p.passes.Load(); got != passes {
 		t.Errorf("%d passes while nothing changed", got-passes)
 	}
 	s.isSilent.Store(false)
 	p.await("one")
-	if seen, isKnown := p.Ask(q); !isKnown || seen.Err != nil {
+	if seen, isKnown := p.RequestLook(q); !isKnown || seen.Err != nil {
 		t.Errorf("once it answers: %+v, %t", seen, isKnown)
 	}
 }
@@ -210,21 +210,21 @@ func TestClustersThatHangHoldUpNoOther(t *testing.T) {
 	for i := range promptLooks + patientLooks {
 		q := question("hung", ReadAPI)
 		q.Cluster.Name = fmt.Sprintf("hung-%d", i)
-		p.Ask(q)
+		p.RequestLook(q)
 	}
 	p.awaitSilences(promptLooks)
 	for i := range promptLooks + patientLooks {
 		q := question("hung", ReadAPI)
 		q.Cluster.Name = fmt.Sprintf("hung-%d", i)
-		p.Ask(q)
-		p.Ask(q)
+		p.RequestLook(q)
+		p.RequestLook(q)
 	}
 	p.add("quick")
-	before := p.Counts().Silences
+	before := p.ReadCounts().Silences
 	if seen := p.look(question("quick", ReadAPI)); seen.Err != nil {
 		t.Error(seen.Err)
 	}
-	if ended := p.Counts().Silences - before; ended >= promptLooks {
+	if ended := p.ReadCounts().Silences - before; ended >= promptLooks {
 		t.Errorf("the look had to wait for %v others to end", ended)
 	}
 }
@@ -283,13 +283,13 @@ func TestAKubeconfigIsReadBeforeItIsNeeded(t *testing.T) {
 	now.SetTime(now.Now().Add(prepareDelay))
 	p.Prepare(q)
 	p.lookOnce(t, q.Cluster)
-	if reads != 1 || passes != 0 || s.connections.Load() != 0 || p.Counts() != (PoolCounts{}) {
-		t.Errorf("expected one read, and nobody to be dialled or told, found %d, %d, %d and %+v", reads, s.connections.Load(), passes, p.Counts())
+	if reads != 1 || passes != 0 || s.connections.Load() != 0 || p.ReadCounts() != (PoolCounts{}) {
+		t.Errorf("expected one read, and nobody to be dialled or told, found %d, %d, %d and %+v", reads, s.connections.Load(), passes, p.ReadCounts())
 	}
 	now.SetTime(now.Now().Add(kubeconfigAge / 2))
-	p.Ask(q)
+	p.RequestLook(q)
 	p.lookOnce(t, q.Cluster)
-	if seen, isKnown := p.Ask(q); !isKnown || seen.Err != nil || reads != 1 || s.connections.Load() != 1 {
+	if seen, isKnown := p.RequestLook(q); !isKnown || seen.Err != nil || reads != 1 || s.connections.Load() != 1 {
 		t.Errorf("expected an answer by one connection and no other read, found %+v, %d and %d", seen, s.connections.Load(), reads)
 	}
 	// Another wake-up has nothing of the last one.
@@ -312,19 +312,19 @@ func TestLooksThatNobodyWaitsForGiveWay(t *testing.T) {
 	p.Enqueue = func(cluster types.NamespacedName, isCalm bool) { areCalm[cluster.Name] = isCalm }
 	calm, waking, awaited := question("calm", ReadAPI), question("waking", ReadAPI), question("awaited", ReadAPI)
 	for _, q := range []Question{calm, waking} {
-		p.Ask(q)
+		p.RequestLook(q)
 		p.lookOnce(t, q.Cluster)
-		p.Ask(q)
+		p.RequestLook(q)
 	}
 	p.Watch(calm.Cluster, calmInterval)
 	p.Watch(waking.Cluster, calmInterval/10)
-	p.Ask(awaited)
+	p.RequestLook(awaited)
 	now.SetTime(now.Now().Add(calmInterval))
 	expectNoJob(t, p, calm.Cluster, "another one is waited for")
 	p.lookOnce(t, waking.Cluster)
 	now.SetTime(now.Now().Add(calmInterval))
 	p.lookOnce(t, calm.Cluster) // It has waited for long enough.
-	p.Ask(calm)
+	p.RequestLook(calm)
 	p.Watch(calm.Cluster, calmInterval)
 	p.lookOnce(t, awaited.Cluster)
 	now.SetTime(now.Now().Add(calmInterval))

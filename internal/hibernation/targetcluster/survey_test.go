@@ -56,7 +56,7 @@ func testSurvey(t *testing.T, hub *testenv.Environment, c *ClusterClient) {
 
 	look := &Look{At: time.Now()}
 	survey := c.ReadSurvey(t.Context(), look)
-	check := survey.Finish(nil)
+	check := survey.BuildCheck(nil)
 	got := map[string][]string{}
 	for _, f := range check.Findings {
 		got[f.Code] = f.Objects
@@ -113,7 +113,7 @@ func TestASurveyKeepsNobodyWaiting(t *testing.T) {
 	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
 	must(t, err)
 	defer c.Close()
-	check := c.ReadSurvey(t.Context(), &Look{At: time.Now()}).Finish(nil)
+	check := c.ReadSurvey(t.Context(), &Look{At: time.Now()}).BuildCheck(nil)
 	for _, unread := range []string{"CronJobs", "PersistentVolumes", "VolumeAttachments", "Nodes of the control plane"} {
 		if !slices.Contains(check.Unread, unread) {
 			t.Errorf("expected %s to be unread, found %v", unread, check.Unread)

@@ -68,7 +68,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Complete(&reconcile.Pass[*hivev1.MachinePool, *poolObservation, machinepool.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New:        func() *hivev1.MachinePool { return &hivev1.MachinePool{} },
-			Forget:     c.runner.Forget,
+			Forget:     c.runner.ForgetObject,
 			Observe:    c.observe,
 			Decide:     func(seen *poolObservation) machinepool.Plan { return machinepool.Decide(seen.Observed) },
 			Act:        c.act,

@@ -29,7 +29,7 @@ func (c Controller) observe(ctx context.Context, pool *hivev1.MachinePool) (*poo
 		pool:    client.ObjectKeyFromObject(pool),
 		cluster: types.NamespacedName{Namespace: pool.Namespace, Name: pool.Spec.ClusterDeploymentRef.Name},
 	}
-	answer, attempt, isIdle := c.runner.Ask(seen.pool)
+	answer, attempt, isIdle := c.runner.RequestAnswer(seen.pool)
 	if !isIdle {
 		return nil, reconcile.ErrPending
 	}

@@ -78,7 +78,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	err := build.Complete(&creatingReconciler{Controller: c, pass: &reconcile.Pass[*hiveinternalv1alpha1.ClusterSync, *clusterObservation, syncset.Plan]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 		New:        func() *hiveinternalv1alpha1.ClusterSync { return &hiveinternalv1alpha1.ClusterSync{} },
-		Forget:     c.applier.Forget,
+		Forget:     c.applier.ForgetObject,
 		Observe:    c.observe,
 		Decide:     func(seen *clusterObservation) syncset.Plan { return syncset.Decide(seen.Observed) },
 		Act:        c.act,

@@ -30,7 +30,7 @@ type clusterObservation struct {
 // observe reads the sets of a cluster and what became of the last job. A cluster at which one is being done is looked at after it.
 func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.ClusterSync) (*clusterObservation, error) {
 	seen := &clusterObservation{cluster: client.ObjectKeyFromObject(cs)}
-	answer, attempt, isIdle := c.applier.Ask(seen.cluster)
+	answer, attempt, isIdle := c.applier.RequestAnswer(seen.cluster)
 	if !isIdle {
 		return nil, reconcile.ErrPending
 	}

@@ -60,8 +60,8 @@ func (p *PollTracker) HoldTime(caller, app, process string) time.Duration {
 	return max(0, poll.holdUntil.Sub(p.clock.Now()))
 }
 
-// Finish notes that the caller has seen what there was to wait for.
-func (p *PollTracker) Finish(caller, app, process string) {
+// EndPolls notes that the caller has seen what there was to wait for.
+func (p *PollTracker) EndPolls(caller, app, process string) {
 	if poll := p.find(caller, app); poll != nil {
 		poll.finished.Store(process, true)
 	}

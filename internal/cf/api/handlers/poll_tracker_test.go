@@ -24,7 +24,7 @@ func TestAllLooksAtOneStartAreHeldForTenSecondsTogether(t *testing.T) {
 	clock.Step(7 * time.Second)
 	expect("web", 3*time.Second)
 	expect("worker", 3*time.Second)
-	polls.Finish("alice", "app", "web")
+	polls.EndPolls("alice", "app", "web")
 	expect("web", 0)
 	clock.Step(3 * time.Second)
 	expect("worker", 0)

@@ -192,7 +192,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 		}
 	}
 	if presenter.IsSettled(app, instances) {
-		r.Polls.Finish(r.Caller.Name, app.Name, process.Name)
+		r.Polls.EndPolls(r.Caller.Name, app.Name, process.Name)
 	}
 	var usage map[repositories.InstanceKey]repositories.InstanceUsage
 	if slices.ContainsFunc(instances, presenter.InstanceReport.IsRunning) {

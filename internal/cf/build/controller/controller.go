@@ -78,7 +78,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFBuild, build.Observed, build.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
 			New:     func() *korifiv1alpha1.CFBuild { return &korifiv1alpha1.CFBuild{} },
-			Forget:  c.images.Forget,
+			Forget:  c.images.ForgetBuild,
 			Observe: c.observeBuild,
 			Decide:  build.Decide,
 			Report:  c.reportBuild,
@@ -129,7 +129,7 @@ func (c Controller) observeBuild(ctx context.Context, obj *korifiv1alpha1.CFBuil
 	}
 	seen := build.Observed{Build: obj, Package: &pkg}
 	if seen.IsAboutImage() {
-		answer, isKnown := c.images.Ask(imageregistry.Question{Build: client.ObjectKeyFromObject(obj), UID: obj.UID, Registry: pkg.Spec.Source.Registry})
+		answer, isKnown := c.images.RequestAnswer(imageregistry.Question{Build: client.ObjectKeyFromObject(obj), UID: obj.UID, Registry: pkg.Spec.Source.Registry})
 		if !isKnown {
 			return build.Observed{}, reconcile.ErrPending
 		}
@@ -157,7 +157,7 @@ func (c Controller) reportBuild(obj *korifiv1alpha1.CFBuild, _ build.Observed, p
 	reconcile.SetConditions(&status.Conditions, conditions, obj.Generation, c.Clock)
 	// The answer is kept until it is written, so that a conflict asks nobody twice.
 	built := client.ObjectKeyFromObject(obj)
-	return reconcile.FollowUp{Rule: plan.Succeeded.Reason, AfterSave: func() { c.images.Forget(built) }}
+	return reconcile.FollowUp{Rule: plan.Succeeded.Reason, AfterSave: func() { c.images.ForgetBuild(built) }}
 }
 
 func (c Controller) reportPackage(pkg, _ *korifiv1alpha1.CFPackage, ready decision.Condition, _ *reconcile.RefusedError) reconcile.FollowUp {
