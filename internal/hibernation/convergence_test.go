@@ -16,8 +16,8 @@ import (
 )
 
 // maxStepsToRest is how many passes it takes at most until nothing changes any more, whatever happened before; with operators that are never
-// ready it takes as long as these are waited for, and looked at after that.
-const maxStepsToRest, maxStepsWithBrokenOperators = 15, 21
+// ready it takes as long as these are waited for, and looked at after that, and with a drain as long as its budget lasts before.
+const maxStepsToRest, maxStepsWithBrokenOperators, maxStepsWithDrain = 15, 21, 18
 
 // exploreModel visits every state on the undisturbed ways from the starts, and checks each step.
 func exploreModel(t *testing.T, starts ...modelState) *model.Explorer[modelState] {
@@ -64,8 +64,9 @@ func TestEveryStateConverges(t *testing.T) {
 	disturbModel(t, e, once, again...)
 	t.Logf("%d states in all after another of %d", len(e.States()), len(again))
 
-	for isBroken, most := range map[bool]int{false: maxStepsToRest, true: maxStepsWithBrokenOperators} {
-		states := slices.DeleteFunc(e.States(), func(s modelState) bool { return (s.operators == operatorsBroken) != isBroken })
+	type clusterKind struct{ isBroken, drains bool }
+	for kind, most := range map[clusterKind]int{{}: maxStepsToRest, {isBroken: true}: maxStepsWithBrokenOperators, {drains: true}: maxStepsWithDrain} {
+		states := slices.DeleteFunc(e.States(), func(s modelState) bool { return clusterKind{s.operators == operatorsBroken, s.drains} != kind })
 		longest := slices.MaxFunc(states, func(a, b modelState) int { return cmp.Compare(e.StepsToRest(t, a), e.StepsToRest(t, b)) })
 		if steps := e.StepsToRest(t, longest); steps != most {
 			t.Errorf("expected at most %d steps to rest, found %d:\n%s", most, steps, e.FormatPath(e.PathToRest(t, longest)))
@@ -96,7 +97,7 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 	if starts && !from.awaitsSpotRecord() && (!from.wantsRunning() || from.record.resume == never && !from.looksLikeGrowth()) {
 		wrong = append(wrong, "starts without a saved record of a wanted resume, and not beside a machine that runs")
 	}
-	wrong = append(wrong, checkOrder(from, to)...)
+	wrong = append(append(wrong, checkOrder(from, to)...), checkDrain(from, to)...)
 	if to.hasLostItsRecord() && !from.hasLostItsRecord() {
 		wrong = append(wrong, "leaves nodes without their certificates")
 	}
@@ -135,7 +136,31 @@ func checkOrder(from, to modelState) []string {
 	return wrong
 }
 
+// checkDrain returns what is wrong with a step of a cluster whose worker is drained before machines stop.
+func checkDrain(from, to modelState) []string {
+	var wrong []string
+	isDraining := !from.wantsRunning() && from.record.exists && from.record.resume == never && from.record.drain == drainGoesOn
+	for i, m := range from.machines {
+		if isDraining && m.state == actuator.Running && to.machines[i].state == actuator.Stopping {
+			wrong = append(wrong, "stops a machine before the drain is over")
+		}
+	}
+	if isChanged := from.cordon == notCordoned && to.cordon != notCordoned || from.pods == podsRun && to.pods == podsLeave; isChanged && (!isDraining || from.record.hibernationStarted >= age(modelBudget)) {
+		wrong = append(wrong, "drains a worker that is not to be drained, or for longer than it may")
+	}
+	if isDraining && from.record.hibernationStarted >= age(modelBudget) && to.record.drain == drainGoesOn && !from.allMachinesAre(actuator.Stopped) {
+		wrong = append(wrong, "does not end a drain that has had its time")
+	}
+	if from.cordon == cordonedByPerson && to.cordon != cordonedByPerson {
+		wrong = append(wrong, "uncordons what a person has cordoned")
+	}
+	return wrong
+}
+
 func (s modelState) isRunning() bool {
+	if s.cordon == cordonedForDrain && s.record.exists {
+		return false // Without a record nobody looks for that.
+	}
 	return s.allMachinesAre(actuator.Running) && (s.areNodesBack() || s.hasLostItsRecord()) &&
 		s.reported.hibernating.Status == metav1.ConditionFalse && s.reported.hibernating.Reason == hivev1.RunningHibernationReason &&
 		s.reported.ready.Status == metav1.ConditionTrue && s.reported.unreachable.Status == metav1.ConditionFalse
@@ -199,11 +224,11 @@ func startStates() []modelState {
 	minute, noSpot := age(time.Minute), [2]bool{}
 	records := []modelRecord{
 		noRecord(),
-		{true, minute / 60, never, never, both, noSpot},
-		{true, minute / 60, never, never, none, noSpot},
-		{true, 5 * minute, minute / 20, never, both, noSpot},
-		{true, forever, 2 * minute, minute, both, noSpot},
-		{true, forever, forever, forever, both, noSpot},
+		{true, minute / 60, never, never, both, noSpot, never, ""},
+		{true, minute / 60, never, never, none, noSpot, never, ""},
+		{true, 5 * minute, minute / 20, never, both, noSpot, never, ""},
+		{true, forever, 2 * minute, minute, both, noSpot, never, ""},
+		{true, forever, forever, forever, both, noSpot, never, ""},
 	}
 	machines := []modelMachine{{actuator.Running, 0}, {actuator.Stopping, 1}, {actuator.Stopped, 0}, {actuator.Starting, 1}}
 	var list []modelState
@@ -220,7 +245,32 @@ func startStates() []modelState {
 			}
 		}
 	}
-	return slices.Concat(list, withSpotMachines(list), withOperators(list), withOrder(list))
+	return slices.Concat(list, withSpotMachines(list), withOperators(list), withOrder(list), withDrain(list))
+}
+
+// withDrain are clusters that are about to sleep or to wake, and whose worker is drained before: its pods go, or are kept by a budget, and its node
+// takes pods, or was cordoned by a person.
+func withDrain(list []modelState) []modelState {
+	var drained []modelState
+	for _, s := range list {
+		isUniform := s.machines[0] == s.machines[1] && s.machines[0].left == 0 && s.nodes[0].certificate == s.nodes[1].certificate
+		runs := !s.record.exists && s.apiAnswers() && s.nodeReports(1) && !s.wantsRunning()
+		sleeps := s.record.exists && s.record.nodes[0] == nodeRecordedReady && s.record.resume == never && s.machines[0].state == actuator.Stopped && s.wantsRunning()
+		if !isUniform || !runs && !sleeps {
+			continue
+		}
+		s.drains, s.isOrdered, s.pods = true, true, podsRun
+		if s.record.exists && s.record.resume == never {
+			s.record.drain = drainGoesOn
+		}
+		kept, cordoned, left := s, s, s
+		kept.pods, cordoned.cordon, left.cordon = podsAreKept, cordonedByPerson, cordonedForDrain
+		drained = append(drained, s, kept, cordoned)
+		if s.record.exists {
+			drained = append(drained, left)
+		}
+	}
+	return drained
 }
 
 // withOrder are clusters whose worker stops first, with a machine that can be stopped or not. Machines that others have left in between
@@ -229,7 +279,8 @@ func withOrder(list []modelState) []modelState {
 	var ordered []modelState
 	for _, s := range list {
 		isSettled := s.machines[0].left == 0 && s.machines[1].left == 0 && s.nodes[0].certificate == s.nodes[1].certificate
-		if isSettled && (!s.record.exists || s.record.nodes[0] != nodeNotRecorded && s.record.resumed == never) {
+		isUniform := s.machines[0].state == s.machines[1].state || s.machines[0].state == actuator.Running
+		if isSettled && isUniform && (!s.record.exists || s.record.nodes[0] != nodeNotRecorded && s.record.resumed == never) {
 			s.isOrdered = true
 			ordered = append(ordered, s)
 		}
@@ -353,9 +404,11 @@ func TestTransitionsTakeFewStatusWrites(t *testing.T) {
 	const maxToResumeOperators = 8
 	// Where workers stop first and start last, each has a report of its own.
 	const maxToHibernateInOrder, maxToResumeInOrder = 5, 7
+	// A drain has a report when it begins and one when it ends, and one of what is late; nodes are uncordoned after all else.
+	const maxToHibernateDrained, maxToResumeDrained = 8, 8
 	e := exploreModel(t, startStates()...)
 	disturbModel(t, e, e.States(), desiredFlipped)
-	type transition struct{ toRunning, isSpot, hasOperators, isOrdered bool }
+	type transition struct{ toRunning, isSpot, hasOperators, isOrdered, drains bool }
 	most := map[transition]int{}
 	for _, s := range e.States() {
 		if !e.IsAtRest(s) {
@@ -367,13 +420,13 @@ func TestTransitionsTakeFewStatusWrites(t *testing.T) {
 				writes++
 			}
 		}
-		kind := transition{flipped.wantsRunning(), s.spot, s.operators != noOperators, s.isOrdered}
+		kind := transition{flipped.wantsRunning(), s.spot, s.operators != noOperators, s.isOrdered, s.drains}
 		most[kind] = max(most[kind], writes)
 	}
 	for kind, limit := range map[transition]int{
-		{true, false, false, false}: maxToResume, {true, true, false, false}: maxToReplace, {false, false, false, false}: maxToHibernate, {false, true, false, false}: maxToHibernate,
-		{true, false, true, false}: maxToResumeOperators, {false, false, true, false}: maxToHibernate,
-		{true, false, false, true}: maxToResumeInOrder, {false, false, false, true}: maxToHibernateInOrder,
+		{}: maxToHibernate, {isSpot: true}: maxToHibernate, {hasOperators: true}: maxToHibernate, {isOrdered: true}: maxToHibernateInOrder, {isOrdered: true, drains: true}: maxToHibernateDrained,
+		{toRunning: true}: maxToResume, {toRunning: true, isSpot: true}: maxToReplace, {toRunning: true, hasOperators: true}: maxToResumeOperators,
+		{toRunning: true, isOrdered: true}: maxToResumeInOrder, {toRunning: true, isOrdered: true, drains: true}: maxToResumeDrained,
 	} {
 		if writes := most[kind]; writes == 0 || writes > limit {
 			t.Errorf("%+v: expected at most %d writes, found %d", kind, limit, writes)

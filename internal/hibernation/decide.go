@@ -23,6 +23,8 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "SyncSets not applied yet", When: Observed.awaitsFirstSync, Then: awaitFirstSync},
 		{Name: "nodes not read yet", When: Observed.awaitsNodeRecord, Then: awaitNodeRecord},
 		{Name: "write the nodes down", When: func(o Observed) bool { return o.shouldHibernate() && !o.isHibernationOpen() }, Then: recordNodes},
+		{Name: "drain workers", When: Observed.awaitsDrain, Then: drainWorkers},
+		{Name: "end the drain", When: Observed.isDraining, Then: endDrain},
 		{Name: "write spot machines down", When: func(o Observed) bool { return len(o.spotMachinesToAdd()) > 0 }, Then: recordSpotMachines},
 		{Name: "start machines again", When: Observed.awaitsSpotRecordInPart, Then: startMachinesAgain},
 		{Name: "stop machines", When: func(o Observed) bool { return o.shouldHibernate() && len(o.machinesToStopNow()) > 0 }, Then: stopMachines},
@@ -35,6 +37,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "awake, API silent", When: func(o Observed) bool { return o.API != Reachable }, Then: clusterUnreachable},
 		{Name: "waking, nodes not back", When: Observed.awaitsNodes, Then: awaitNodes},
 		{Name: "waking, operators not ready", When: Observed.awaitsOperators, Then: awaitOperators},
+		{Name: "waking, nodes cordoned", When: Observed.awaitsUncordon, Then: awaitUncordon},
 		{Name: "running in part", When: func(o Observed) bool { return o.partialReason() != "" }, Then: clusterRunsInPart},
 		{Name: "running", When: decision.Always[Observed], Then: clusterRuns},
 	}

@@ -101,7 +101,7 @@ func firstTargetOnly(do Action) Action {
 		return StartMachines{IDs: do.IDs[:1]}
 	case ApproveRequests:
 		return ApproveRequests{Requests: do.Requests[:1]}
-	case TerminateMachines, ReplaceMachines, NoAction: // They are about the second machine only.
+	case TerminateMachines, ReplaceMachines, DrainWorkers, UncordonNodes, NoAction: // They are about the second machine only.
 	}
 	return do
 }

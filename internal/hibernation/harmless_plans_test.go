@@ -110,9 +110,9 @@ func shortestInterval(rule string) time.Duration {
 	switch rule {
 	case "deleted", "not installed", "invalid spec":
 		return 0
-	case "write the nodes down", "write the wake-up down", "write spot machines down": // They change the world, so the next look is another one.
+	case "write the nodes down", "write the wake-up down", "write spot machines down", "end the drain": // They change the world, so the next look is another one.
 		return immediately
-	case "machines are starting", "waking, API silent", "waking, nodes not back", "running in part", "running":
+	case "machines are starting", "waking, API silent", "waking, nodes not back", "waking, nodes cordoned", "running in part", "running":
 		return minProbeInterval
 	default:
 		return minCloudInterval
@@ -131,7 +131,7 @@ func canBeObserved(o Observed) bool {
 		return false
 	case len(o.Nodes) > 0 && !NeedsNodes(o), len(o.Approvable) > 0 && !NeedsCertificateRequests(o), o.HasReadMachines && !NeedsMachines(o):
 		return false
-	case len(o.Operators) > 0 && !NeedsOperators(o):
+	case len(o.Operators) > 0 && !NeedsOperators(o), o.Pods.IsRead != (NeedsPods(o) && o.API == Reachable):
 		return false
 	default:
 		return o.API == Reachable || len(o.Nodes)+len(o.Approvable)+len(o.Replaceable) == 0
@@ -180,9 +180,18 @@ func harmfulEffects(o Observed, p Plan) []string {
 		if o.shouldHibernate() || o.API != Reachable || !slices.Equal(do.Requests, o.Approvable) {
 			wrong = append(wrong, "approves others than the approvable requests of a cluster that should run")
 		}
+	case DrainWorkers:
+		isDraining := o.shouldHibernate() && o.Record != nil && o.Record.ResumeStartedAt == nil && o.Record.Drain != nil && o.Record.Drain.EndedAt == nil
+		if !isDraining || blocked || o.API != Reachable || o.Now.Sub(o.Record.SleepStartedAt.Time) >= o.Options.DrainBudget {
+			wrong = append(wrong, "drains although nobody wants it, something blocks it or its time is over")
+		}
+	case UncordonNodes:
+		if o.shouldHibernate() || o.API != Reachable {
+			wrong = append(wrong, "uncordons nodes of a cluster that should hibernate or does not answer")
+		}
 	case NoAction:
 	}
-	if startable := o.startableMachines(); !o.shouldHibernate() && len(startable) > 0 && !blocked && o.isResuming() && len(o.Approvable) == 0 && len(o.machinesToReplace()) == 0 &&
+	if startable := o.startableMachines(); !o.shouldHibernate() && len(startable) > 0 && !blocked && o.isResuming() && len(o.Approvable) == 0 && len(o.machinesToReplace()) == 0 && len(o.nodesToUncordon()) == 0 &&
 		!reflect.DeepEqual(p.Do, StartMachines{IDs: startable}) {
 		wrong = append(wrong, "leaves machines off")
 	}
@@ -301,6 +310,7 @@ func observations() iter.Seq[Observed] {
 					for _, refusal := range []*OrderRefusal{nil, {ObservationError{actuator.NoCapacity, "No room"}, []string{"i-1"}}, {ObservationError{actuator.Other, "Protected"}, []string{"i-0"}}} {
 						o.Machines, o.API, o.APIMessage = machines, cluster.API, cluster.APIMessage
 						o.Nodes, o.Approvable, o.Refusal = cluster.Nodes, cluster.Approvable, refusal
+						o.Pods = cluster.Pods
 						o.Replaceable, o.HasReadMachines, o.Operators = cluster.Replaceable, cluster.HasReadMachines, cluster.Operators
 						if !yield(o) {
 							return
@@ -334,6 +344,9 @@ func objectFacts() []Observed {
 		for _, record := range hibernationRecords() {
 			for _, want := range []hivev1.PowerState{"", hivev1.PowerStateRunning, hivev1.PowerStateHibernating} {
 				o := early
+				if record != nil && record.Drain != nil {
+					o.Options.DrainBudget = time.Minute
+				}
 				o.Now, o.Record, o.DesiredPowerState, o.RequestedBy = modelTime(), record, want, "somebody"
 				list = append(list, o)
 				o.RequestedAt = modelTime()
@@ -356,6 +369,7 @@ func hibernationRecords() []*hivev1.HibernationRecord {
 		nil,
 		{SleepStartedAt: secondsAgo(time.Second), Nodes: both},
 		{SleepStartedAt: hour},
+		{SleepStartedAt: secondsAgo(time.Second), Nodes: both, Drain: &hivev1.DrainRecord{}},
 		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: new(secondsAgo(3 * time.Second))},
 		{SleepStartedAt: hour, ResumeStartedAt: new(secondsAgo(20 * time.Minute))},
 		{SleepStartedAt: hour, Nodes: both, ResumeStartedAt: new(secondsAgo(2 * time.Minute)), ResumedAt: new(secondsAgo(time.Minute))},
@@ -414,6 +428,10 @@ func apiObservations() []Observed {
 	for _, operator := range []ObservedOperator{{"etcd", "", modelTime()}, {"etcd", "", modelTime().Add(-time.Hour)}, {"etcd", "degraded", modelTime()}} {
 		list = append(list, Observed{API: Reachable, Nodes: back, Operators: []ObservedOperator{operator}})
 	}
+	drained := slices.Clone(back)
+	drained[1].Cordon = NodeCordon{IsSet: true, IsOurs: true}
+	list = append(list, Observed{API: Reachable, Nodes: drained}, Observed{API: Reachable, Nodes: drained, Pods: WorkerPods{IsRead: true}},
+		Observed{API: Reachable, Nodes: drained, Pods: WorkerPods{IsRead: true, Pods: []ObservedPod{{Namespace: "default", Name: "pod", Node: "n1"}}}})
 	return append(list, Observed{API: Reachable, Nodes: back, HasReadMachines: true},
 		Observed{API: Reachable, Nodes: back, HasReadMachines: true, Replaceable: []ReplaceableMachine{secondOpenShiftMachine()}})
 }

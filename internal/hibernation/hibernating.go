@@ -73,7 +73,7 @@ func stopMachines(o Observed) Plan {
 // restRefused looks again later at what the cloud has refused to stop.
 func (o Observed) restRefused(p Plan) Plan {
 	if o.Refusal != nil {
-		p.RetryAfter = refusalRest(o.Refusal.Class, o.Record.SleepStartedAt.Time, o.Now)
+		p.RetryAfter = refusalRest(o.Refusal.Class, o.stopBeganAt(), o.Now)
 		p.RequeueAfter = max(p.RetryAfter, minCloudInterval)
 		p.CloudInterval = p.RequeueAfter
 	}
@@ -82,7 +82,7 @@ func (o Observed) restRefused(p Plan) Plan {
 
 func awaitStopped(o Observed) Plan {
 	p := stoppingPlan(o)
-	p.RequeueAfter, p.CloudInterval = machineWaitInterval, cloudInterval(o.Record.SleepStartedAt.Time, o.Now)
+	p.RequeueAfter, p.CloudInterval = machineWaitInterval, cloudInterval(o.stopBeganAt(), o.Now)
 	return p
 }
 
@@ -127,12 +127,12 @@ func stoppingCondition(o Observed) decision.Condition {
 			"Every other machine is stopped; spot machines are being terminated, which cannot be stopped and of which the cluster makes new ones at the resume")
 	}
 	// Machines are named only once they are late: a message that changes with every machine is a write each.
-	if o.isHibernationOpen() && o.Now.Sub(o.Record.SleepStartedAt.Time) > lateAfter {
+	if o.isHibernationOpen() && o.Now.Sub(o.stopBeganAt()) > lateAfter {
 		pending := slices.Concat(o.machinesToStop(), o.machinesToTerminate(), o.machineIDs(actuator.Stopping, actuator.Starting))
-		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop%s", o.machineNames(pending), o.stopOrderNote()))
+		return decision.False(hivev1.WaitingForMachinesToStopReason, fmt.Sprintf("Waiting for %s to stop%s", o.machineNames(pending), o.stopOrderNote()+o.drainNote()))
 	}
 	return decision.False(hivev1.StoppingMachinesReason,
-		fmt.Sprintf("Stopping the cluster's %d machines%s%s%s", len(o.Machines), o.unrecordedNodesWarning(), o.stopOrderNote(), o.Options.ignoredNote()))
+		fmt.Sprintf("Stopping the cluster's %d machines%s%s%s", len(o.Machines), o.unrecordedNodesWarning(), o.stopOrderNote(), o.drainNote()+o.Options.ignoredNote()))
 }
 
 // refusedStopNote says how much of the cluster runs that cannot be stopped, and what to do about it.
@@ -195,6 +195,6 @@ func ensureHibernationRecord(o Observed) *hivev1.HibernationRecord {
 	if len(record.Nodes) == 0 && o.Record != nil {
 		record.Nodes = o.Record.Nodes
 	}
-	record.SpotMachines = o.spotMachinesToRecord()
+	record.SpotMachines, record.Drain = o.spotMachinesToRecord(), o.newDrain()
 	return record
 }

@@ -67,7 +67,7 @@ func (o Observed) awaitsWorkersOff() bool {
 }
 
 func (o Observed) controlPlaneStopsAt() time.Time {
-	return o.Record.SleepStartedAt.Add(workersStopWindow)
+	return o.stopBeganAt().Add(workersStopWindow)
 }
 
 // machinesToStopNow are those that are to be stopped, but for those that have to wait for others.

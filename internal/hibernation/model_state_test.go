@@ -29,6 +29,10 @@ type modelState struct {
 	spot, isNew bool
 	// isOrdered says that the second machine is a worker, which is stopped before the first one, of the control plane, and started after it.
 	isOrdered bool
+	// drains says that the second machine, a worker, is drained before machines stop; pods and cordon are those of its node.
+	drains bool
+	pods   podState
+	cordon cordonState
 	// apiPasses counts the passes since the first machine runs, up to apiBootPasses.
 	apiPasses int
 	nodes     [2]modelNode
@@ -58,6 +62,9 @@ type modelRecord struct {
 	nodes                               [2]nodeRecord
 	// spot says which of the second machine's ids is in the record.
 	spot [2]bool
+	// drain is when a drain has ended; drainGoesOn and never are none.
+	drain age
+	left  string
 }
 
 type reportedConditions struct{ hibernating, ready, unreachable, degraded, stalled decision.Condition }
@@ -67,6 +74,8 @@ type (
 	certificate   string
 	nodeRecord    string
 	operatorState string
+	podState      string
+	cordonState   string
 	age           time.Duration
 )
 
@@ -86,6 +95,19 @@ const (
 	operatorsBusy   operatorState = "progressing"
 	operatorsReady  operatorState = "ready"
 	operatorsBroken operatorState = "degraded for good"
+
+	noPods      podState = ""
+	podsRun     podState = "run"
+	podsLeave   podState = "are being deleted"
+	podsAreKept podState = "are kept by a budget"
+
+	notCordoned      cordonState = ""
+	cordonedForDrain cordonState = "cordoned for the drain"
+	cordonedByPerson cordonState = "cordoned by a person"
+
+	// drainGoesOn is no age.
+	drainGoesOn age = -1<<63 + 1
+	modelBudget     = 5 * time.Minute
 
 	nodeNotRecorded      nodeRecord = "not recorded"
 	nodeRecordedNotReady nodeRecord = "recorded, not ready"
@@ -109,8 +131,8 @@ const (
 func modelTime() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 300_000_000, time.UTC) }
 
 func (a age) plus(d time.Duration) age {
-	if a == never {
-		return never
+	if a == never || a == drainGoesOn {
+		return a
 	}
 	return min(a+age(d), forever)
 }
@@ -174,6 +196,9 @@ func (s modelState) nodeReports(i int) bool {
 // observeState returns what the controller would observe, in its order.
 func (s modelState) observeState(d disturbance) Observed {
 	o := Observed{Now: modelTime(), Installed: true, DesiredPowerState: s.desired, RequestedBy: "somebody", Record: s.record.record(), Options: StopOptions{WorkersFirst: s.isOrdered}}
+	if s.drains {
+		o.Options.DrainBudget = modelBudget
+	}
 	if d == cloudUnreachable {
 		o.ObservationError = &ObservationError{Class: actuator.Unreachable, Message: "The cloud does not answer"}
 		return o
@@ -204,10 +229,17 @@ func (s modelState) observeState(d disturbance) Observed {
 				RecordedNode: hivev1.RecordedNode{Name: nodeName(i), UID: "uid-" + nodeName(i), Ready: n.ready},
 				LastSeen:     n.seen.at().Time,
 			})
+			if s.drains {
+				o.Nodes[i].ControlPlane = i == 0
+				o.Nodes[i].Cordon = NodeCordon{IsSet: i == 1 && s.cordon != notCordoned, IsOurs: i == 1 && s.cordon == cordonedForDrain}
+			}
 		}
 		if NeedsCertificateRequests(o) && (n.certificate == clientAsked || n.certificate == servingAsked) {
 			o.Approvable = append(o.Approvable, requestName(i))
 		}
+	}
+	if NeedsPods(o) {
+		o.Pods = s.pods.observe()
 	}
 	o.WereOperatorsMissing = s.reported.degraded.Reason == hivev1.ClusterOperatorsNotReadyReason
 	if s.operators != noOperators && NeedsOperators(o) {
@@ -329,6 +361,17 @@ func (s modelState) applyAction(do Action) modelState {
 				s.nodes[i].certificate = grantCertificate(s.nodes[i].certificate)
 			}
 		}
+	case DrainWorkers:
+		if len(do.Cordon) > 0 && s.cordon == notCordoned {
+			s.cordon = cordonedForDrain
+		}
+		if len(do.Evict) > 0 && s.pods == podsRun {
+			s.pods = podsLeave
+		}
+	case UncordonNodes:
+		if s.cordon == cordonedForDrain {
+			s.cordon = notCordoned
+		}
 	case NoAction:
 	}
 	return s
@@ -350,8 +393,15 @@ func grantCertificate(c certificate) certificate {
 // tick lets the time between two passes go by.
 func (s modelState) tick(d time.Duration) modelState {
 	s.record.hibernationStarted, s.record.resume, s.record.resumed = s.record.hibernationStarted.plus(d), s.record.resume.plus(d), s.record.resumed.plus(d)
+	s.record.drain = s.record.drain.plus(d)
 	for i := range s.machines {
 		s.machines[i] = s.machines[i].tick()
+	}
+	switch isUp := s.drains && s.nodeReports(1); {
+	case isUp && s.pods == podsLeave:
+		s.pods = noPods
+	case isUp && s.pods == noPods && s.cordon == notCordoned && s.wantsRunning():
+		s.pods = podsRun
 	}
 	s.apiPasses = min(s.apiPasses+1, apiBootPasses)
 	if s.machines[0].state != actuator.Running {
@@ -362,6 +412,18 @@ func (s modelState) tick(d time.Duration) modelState {
 	}
 	s.operators = s.operators.tick(s.machines[0].state == actuator.Running, s.nodeReports(0))
 	return s
+}
+
+// observe returns the pods of the second node.
+func (p podState) observe() WorkerPods {
+	seen := WorkerPods{IsRead: true}
+	if p != noPods {
+		seen.Pods = []ObservedPod{{Namespace: "default", Name: "pod", UID: "uid-pod", Node: nodeName(1), IsLeaving: p == podsLeave}}
+	}
+	if p == podsAreKept {
+		seen.Kept = []string{"default/pod"}
+	}
+	return seen
 }
 
 // tick lets operators go on: what they run on was off, so that they say nothing, look at what there is, and are ready.
@@ -437,8 +499,8 @@ func (s modelState) tickNode(i int, d time.Duration) modelState {
 
 // withoutAges returns the state without its ages: while that stays the same, nothing happens.
 func (s modelState) withoutAges() modelState {
-	for _, a := range []*age{&s.record.hibernationStarted, &s.record.resume, &s.record.resumed} {
-		if *a != never {
+	for _, a := range []*age{&s.record.hibernationStarted, &s.record.resume, &s.record.resumed, &s.record.drain} {
+		if *a != never && *a != drainGoesOn {
 			*a = 0
 		}
 	}
@@ -452,6 +514,13 @@ func (r modelRecord) record() *hivev1.HibernationRecord {
 	}
 	out := &hivev1.HibernationRecord{
 		SleepStartedAt: *r.hibernationStarted.at(), RequestedBy: "somebody", ResumeStartedAt: r.resume.at(), ResumedAt: r.resumed.at(),
+	}
+	switch r.drain {
+	case never:
+	case drainGoesOn:
+		out.Drain = &hivev1.DrainRecord{}
+	default:
+		out.Drain = &hivev1.DrainRecord{EndedAt: r.drain.at(), Left: r.left}
 	}
 	for i, isRecorded := range r.spot {
 		if isRecorded {
@@ -473,6 +542,12 @@ func recordOf(r *hivev1.HibernationRecord) modelRecord {
 		return out
 	}
 	out.exists, out.hibernationStarted, out.resume, out.resumed = true, ageOf(&r.SleepStartedAt), ageOf(r.ResumeStartedAt), ageOf(r.ResumedAt)
+	if r.Drain != nil {
+		out.drain, out.left = drainGoesOn, r.Drain.Left
+		if r.Drain.EndedAt != nil {
+			out.drain = ageOf(r.Drain.EndedAt)
+		}
+	}
 	for i := range out.spot {
 		out.spot[i] = slices.Contains(r.SpotMachines, machineID(1+i))
 	}
@@ -490,11 +565,11 @@ func recordOf(r *hivev1.HibernationRecord) modelRecord {
 }
 
 func noRecord() modelRecord {
-	return modelRecord{hibernationStarted: never, resume: never, resumed: never, nodes: [2]nodeRecord{nodeNotRecorded, nodeNotRecorded}}
+	return modelRecord{hibernationStarted: never, resume: never, resumed: never, drain: never, nodes: [2]nodeRecord{nodeNotRecorded, nodeNotRecorded}}
 }
 
 // format shows a state to the reader of a failure.
 func (s modelState) format() string {
-	return fmt.Sprintf("want %s, ordered %t; machines %v, spot %t, new %t, refused %q, API %d, nodes %v, operators %q; record %+v; reported %s/%s",
-		s.desired, s.isOrdered, s.machines, s.spot, s.isNew, s.refuses, s.apiPasses, s.nodes, s.operators, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
+	return fmt.Sprintf("want %s, ordered %t; machines %v, spot %t, new %t, refused %q, API %d, nodes %v, operators %q, drains %t, pods %q, cordon %q; record %+v; reported %s/%s",
+		s.desired, s.isOrdered, s.machines, s.spot, s.isNew, s.refuses, s.apiPasses, s.nodes, s.operators, s.drains, s.pods, s.cordon, s.record, s.reported.hibernating.Reason, s.reported.ready.Reason)
 }

@@ -75,6 +75,12 @@ type Observed struct {
 	// empty if they were.
 	ReplacementError     string
 	IsReplacementResting bool
+	// Pods are those of the workers; only where NeedsPods is true.
+	Pods WorkerPods
+	// CordonError says why nodes could not be uncordoned when that was tried last, and IsCordonResting that this was a moment ago; empty if they
+	// were.
+	CordonError     string
+	IsCordonResting bool
 	// Operators are the ClusterOperators of a cluster of OpenShift, and OperatorsError says why they could not be read; only where
 	// NeedsOperators is true. WereOperatorsMissing says that the report before named some.
 	Operators            []ObservedOperator
@@ -128,6 +134,8 @@ type ObservedNode struct {
 	LastSeen time.Time
 	// HasChanged is whether LastSeen has changed since the first look of the resume; known only of nodes whose ClockSkewed is set.
 	HasChanged bool
+	// Cordon is whether the node takes pods.
+	Cordon NodeCordon
 }
 
 // NeedsCloud reports whether the machines have to be observed, given what the object alone says: also those of a cluster that cannot
@@ -160,7 +168,7 @@ func NeedsCluster(o Observed) bool {
 	case o.Paused, o.isRequestedHibernationUnsupported(), o.ObservationError != nil:
 		return !o.isHibernationOpen() && !IsAsleep(o)
 	case o.shouldHibernate():
-		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running) || o.awaitsSpotRecord()
+		return !o.isHibernationOpen() && o.anyMachineIs(actuator.Running) || o.awaitsSpotRecord() || o.needsDrainLook()
 	default:
 		return o.NoActuator != "" || o.anyMachineIs(actuator.Running)
 	}

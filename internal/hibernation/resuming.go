@@ -37,9 +37,10 @@ func awaitStarted(o Observed) Plan {
 }
 
 // withAction adds what is done for a cluster that should run, whatever is reported of it: first certificates are approved, then Machines
-// are replaced, and then machines are started. One that is refused keeps no node from its certificates.
+// are replaced, then machines are started, and then nodes are uncordoned. One that is refused keeps no node from its certificates, or cordoned.
 func (o Observed) withAction(p Plan) Plan {
 	stopped, replaced := o.machinesToStart(), o.machinesToReplace()
+	mayStart := len(stopped) > 0 && (o.isResuming() || o.anyMachineIs(actuator.Running))
 	if o.NoActuator == "" && len(o.missingMachines()) > 0 {
 		since := resumeRecord(o).ResumeStartedAt.Time
 		p.CloudInterval = cloudInterval(since, o.Now)
@@ -55,7 +56,11 @@ func (o Observed) withAction(p Plan) Plan {
 		p.Do, p.ProbeInterval = ApproveRequests{Requests: o.Approvable}, minProbeInterval
 	case len(replaced) > 0 && !o.IsReplacementResting:
 		p.Do, p.ProbeInterval = ReplaceMachines{Machines: replaced[:min(len(replaced), maxReplacementsPerPass)]}, minProbeInterval
-	case len(stopped) > 0 && (o.isResuming() || o.anyMachineIs(actuator.Running)):
+	case mayStart && slices.ContainsFunc(stopped, func(id string) bool { return !o.isRefused(id) }):
+		p.Do = StartMachines{IDs: stopped}
+	case len(o.nodesToUncordon()) > 0 && o.API == Reachable && !o.IsCordonResting:
+		p.Do = UncordonNodes{Nodes: o.nodesToUncordon()}
+	case mayStart:
 		p.Do = StartMachines{IDs: stopped}
 	}
 	if o.ApprovalError != "" {
@@ -115,7 +120,7 @@ func clusterRuns(o Observed) Plan {
 		p.ProbeInterval = aftercareInterval(o.Record.ResumedAt.Time, o.Now)
 	}
 	p.Degraded = o.operatorsCondition()
-	p.Ready.Message += o.endedStopNote() + o.timerNote(p.Record) + o.Options.ignoredNote()
+	p.Ready.Message += o.endedStopNote() + o.timerNote(p.Record) + o.cordonNote() + o.Options.ignoredNote()
 	return o.withAction(p)
 }
 
@@ -205,8 +210,8 @@ func startingCondition(o Observed) decision.Condition {
 func (o Observed) stalledCondition(p Plan) decision.Condition {
 	var since time.Time
 	switch {
-	case p.Hibernating.Reason == hivev1.StoppingHibernationReason && o.isHibernationOpen():
-		since = o.Record.SleepStartedAt.Time
+	case p.Hibernating.Reason == hivev1.StoppingHibernationReason && o.isHibernationOpen() && !o.isDraining():
+		since = o.stopBeganAt()
 	case p.Hibernating.Reason == hivev1.ResumingHibernationReason:
 		since = p.Record.ResumeStartedAt.Time
 	default:

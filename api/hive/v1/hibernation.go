@@ -70,6 +70,8 @@ const (
 const (
 	// RecordingNodesReason means that the nodes could not be written down yet, and the machines are not stopped before.
 	RecordingNodesReason = "RecordingNodes"
+	// DrainingWorkersReason means that the pods of workers are evicted before machines are stopped.
+	DrainingWorkersReason = "DrainingWorkers"
 	// StoppingMachinesReason means that machines are asked to stop.
 	StoppingMachinesReason = "StoppingMachines"
 	// WaitingForMachinesToStopReason means that machines are stopping.
@@ -136,6 +138,11 @@ const (
 	AwaitAllMachinesAnnotation = "torpor.dev/await-all-machines"
 	// StopOrderAnnotation says in which order the machines of the cluster are stopped; without it all are stopped, and started, at once.
 	StopOrderAnnotation = "torpor.dev/stop-order"
+	// DrainBudgetAnnotation is for how long at most the workers are drained before machines are stopped, such as 10m, an hour at the most; without
+	// it they are not.
+	DrainBudgetAnnotation = "torpor.dev/drain-budget"
+	// CordonedAnnotation marks nodes of a cluster that were cordoned for a drain, and are uncordoned at the resume.
+	CordonedAnnotation = "torpor.dev/cordoned"
 	// ResumeRequestedAtAnnotation is a time in RFC 3339: spec.hibernateAfter counts from it, and a cluster that sleeps by it since before then resumes.
 	ResumeRequestedAtAnnotation = "torpor.dev/resume-requested-at"
 	// ReconcilePauseAnnotation pauses every controller for this ClusterDeployment when it parses as true.
@@ -196,6 +203,20 @@ type HibernationRecord struct {
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=64
 	SpotMachines []string `json:"spotMachines,omitempty"`
+	// Drain is that of the workers before machines were stopped; unset if none was wanted.
+	// +optional
+	Drain *DrainRecord `json:"drain,omitempty"`
+}
+
+// DrainRecord is the record of a drain.
+type DrainRecord struct {
+	// EndedAt is when the drain was over; unset while it goes on. No machine is stopped before.
+	// +optional
+	EndedAt *metav1.Time `json:"endedAt,omitempty"`
+	// Left is what was not drained, and why; empty if everything was.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Left string `json:"left,omitempty"`
 }
 
 // HibernationCheck is what was found at a cluster, while it ran, that a hibernation or the resume after it may run into.

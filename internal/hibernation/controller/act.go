@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -14,12 +15,14 @@ import (
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
+	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 // act performs the one effect of a plan and does not wait for it: a later pass observes what came of it.
 func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibernation.Plan) error {
+	c.pool.Drain(seen.name, targetcluster.Drain{}) // What an earlier pass has wanted may be wrong by now.
 	switch do := plan.Do.(type) {
 	case hibernation.StopMachines:
 		c.accounts.OrderStop(seen.name, accounts.StopOrder{IDs: do.IDs, StoppedLater: do.StoppedLater, TerminatedLater: do.TerminatedLater}, plan.RetryAfter)
@@ -37,8 +40,28 @@ func (c Controller) act(ctx context.Context, seen *clusterObservation, plan hibe
 		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.TerminateVerb)
 		log.FromContext(ctx).Info("Deleting Machines of terminated spot machines", "machines", do.Machines)
 		c.pool.Replace(seen.name, do.Machines)
+	case hibernation.DrainWorkers:
+		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.TerminateVerb, accounts.StartVerb)
+		return c.drainWorkers(ctx, seen, do)
+	case hibernation.UncordonNodes:
+		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.TerminateVerb)
+		log.FromContext(ctx).Info("Uncordoning nodes that were cordoned for a drain", "nodes", do.Nodes)
+		c.pool.Drain(seen.name, targetcluster.Drain{Uncordon: do.Nodes})
 	case hibernation.NoAction:
 		c.accounts.Withdraw(seen.name, accounts.StopVerb, accounts.TerminateVerb, accounts.StartVerb)
+	}
+	return nil
+}
+
+// drainWorkers reads the spec once more before pods are evicted, as before a stop.
+func (c Controller) drainWorkers(ctx context.Context, seen *clusterObservation, do hibernation.DrainWorkers) error {
+	mayStop, err := c.mayStop(ctx, seen.name)
+	if err != nil {
+		return fmt.Errorf("read the ClusterDeployment before its workers are drained: %w", err)
+	}
+	if mayStop {
+		log.FromContext(ctx).Info("Draining workers", "nodes to cordon", len(do.Cordon), "pods to evict", len(do.Evict))
+		c.pool.Drain(seen.name, targetcluster.Drain{Cordon: do.Cordon, Evict: do.Evict})
 	}
 	return nil
 }

@@ -215,6 +215,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	case hibernation.NeedsNodes(seen.Observed):
 		q.Depth = targetcluster.ReadNodes
 	}
+	q.WantsPods = hibernation.NeedsPods(seen.Observed)
 	seen.WereOperatorsMissing = wereOperatorsMissing(cd)
 	q.WantsOperators = seen.WereOperatorsMissing && q.Depth == targetcluster.ReadRequests
 	q.WantsSurvey = hibernation.MayBeSurveyed(seen.Observed) && c.surveys.isDue(seen.name, cd.Status.HibernationCheck != nil, seen.Now)
@@ -244,6 +245,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	if seen.Nodes = look.Nodes; q.Depth >= targetcluster.ReadNodes {
 		seen.firstLook.compare(seen.Observed)
 	}
+	seen.noteDrain(look)
 	seen.Replaceable, seen.HasReadMachines = look.Replaceable, look.HasReadMachines
 	if _, ok := seen.actuator.(actuator.Terminator); !ok && seen.DesiredPowerState == hivev1.PowerStateHibernating {
 		seen.Replaceable = nil
@@ -291,6 +293,23 @@ func (s *clusterObservation) noteReplacement(look targetcluster.Look) {
 	if last := look.Replacement; last.Err != nil {
 		s.ReplacementError = "they cannot be deleted: " + targetcluster.DescribeError(last.Err)
 		s.IsReplacementResting = s.Now.Sub(last.At) < replacementRest
+	}
+}
+
+// noteDrain takes what was read of the pods of workers, and what became of the last attempt to change nodes or to evict pods.
+func (s *clusterObservation) noteDrain(look targetcluster.Look) {
+	s.Pods = look.Pods
+	if look.PodsErr != nil {
+		s.Pods.Error = "pods cannot be read: " + targetcluster.DescribeError(look.PodsErr)
+	}
+	if look.Drained.At.IsZero() {
+		return
+	}
+	s.Pods.Kept = look.Drained.Kept
+	if err := look.Drained.Err; err != nil {
+		s.CordonError = targetcluster.DescribeError(err)
+		s.IsCordonResting = s.Now.Sub(look.Drained.At) < replacementRest
+		s.Pods.Error = cmp.Or(s.Pods.Error, "nodes or pods cannot be changed: "+s.CordonError)
 	}
 }
 

@@ -44,6 +44,7 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}
 	list := func(c *ClusterClient) error { _, err := c.ListRequests(t.Context()); return err }
 	listNodes := func(c *ClusterClient) error { _, err := c.ListNodes(t.Context()); return err }
+	listPods := func(c *ClusterClient) error { _, err := c.ListWorkerPods(t.Context(), nil); return err }
 	probe := func(c *ClusterClient) error { return c.Probe(t.Context()) }
 	listPage := func(c *ClusterClient) error {
 		return c.ListPage(t.Context(), corev1.SchemeGroupVersion.WithResource("configmaps"), "default", func([]byte) error { return nil })
@@ -113,6 +114,11 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			_, _ = io.WriteString(w, `{"items":[{}`)
 			repeatUntilRefused(w, `,{"metadata":{"name":"`+strings.Repeat("a", 254)+`"},"spec":{"renewTime":"2026-01-02T03:04:05.000000Z"}}`, muchMore)
 		}, listNodes, errMalformed},
+		"an endless list of pods": {func(w http.ResponseWriter) {
+			pod := `{"metadata":{"namespace":"a","name":"b"}}`
+			_, _ = io.WriteString(w, `{"items":[`+pod)
+			repeatUntilRefused(w, ","+pod, muchMore)
+		}, listPods, errTooManyItems},
 		"no list at all":       {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `["items"]`) }, listNodes, errMalformed},
 		"items that are none":  {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":"all"}`) }, listNodes, errMalformed},
 		"half a list":          {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[{}`) }, listNodes, errMalformed},

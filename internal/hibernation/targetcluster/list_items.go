@@ -32,8 +32,8 @@ var (
 	errMalformed    = errors.New("the server's answer is not a list of Kubernetes")
 )
 
-// listQuery is what is asked for of a list; a selector chooses by labels.
-type listQuery struct{ path, selector string }
+// listQuery is what is asked for of a list; a selector chooses by labels, and fields do by what the API server compares.
+type listQuery struct{ path, selector, fields string }
 
 // listItems calls visit with each item of a list as it arrives. At most one undecoded item is held at any time, so a list
 // costs what visit keeps of it.
@@ -66,6 +66,9 @@ func (c *ClusterClient) readPage(ctx context.Context, q listQuery, from string, 
 	request := c.rest.Get().AbsPath(q.path).Param("limit", strconv.Itoa(pageSize)).MaxRetries(0)
 	if q.selector != "" {
 		request = request.Param("labelSelector", q.selector)
+	}
+	if q.fields != "" {
+		request = request.Param("fieldSelector", q.fields)
 	}
 	if from != "" {
 		request = request.Param("continue", from)

@@ -90,20 +90,29 @@ func (c *ClusterClient) listLeaseRenewals(ctx context.Context) (map[string]time.
 // decodeNode reads the few fields of a Node that matter.
 func decodeNode(item []byte, renewed map[string]time.Time) (hibernation.ObservedNode, error) {
 	var n struct {
-		Metadata objectMetadata `json:"metadata"`
-		Status   struct {
+		Metadata struct {
+			objectMetadata
+
+			Annotations map[string]string `json:"annotations"`
+		} `json:"metadata"`
+		Spec struct {
+			Unschedulable bool `json:"unschedulable"`
+		} `json:"spec"`
+		Status struct {
 			Addresses  json.RawMessage `json:"addresses"`
 			Conditions json.RawMessage `json:"conditions"`
 		} `json:"status"`
 	}
-	if err := json.Unmarshal(item, &n); err != nil || len(n.Metadata.Name) > maxNameBytes {
+	if err := json.Unmarshal(item, &n); err != nil || len(n.Metadata.Name) > maxNameBytes || len(n.Metadata.ResourceVersion) > maxNameBytes {
 		return hibernation.ObservedNode{}, errMalformed
 	}
+	_, isOurs := n.Metadata.Annotations[hivev1.CordonedAnnotation]
 	_, controlPlane := n.Metadata.Labels[controlPlaneRole]
 	_, isMaster := n.Metadata.Labels[masterRole]
 	out := hibernation.ObservedNode{
 		RecordedNode: hivev1.RecordedNode{Name: n.Metadata.Name, UID: n.Metadata.UID, ControlPlane: controlPlane || isMaster},
 		LastSeen:     renewed[n.Metadata.Name],
+		Cordon:       hibernation.NodeCordon{IsSet: n.Spec.Unschedulable, IsOurs: isOurs, ResourceVersion: n.Metadata.ResourceVersion},
 	}
 	var err error
 	if out.Addresses, err = decodeInnerList[hivev1.NodeAddress](n.Status.Addresses); err != nil {

@@ -99,6 +99,8 @@ type Question struct {
 	Depth  Depth
 	// WantsOperators asks for the ClusterOperators of a cluster of OpenShift, too; only beside the certificate requests.
 	WantsOperators bool
+	// WantsPods asks for the pods of workers, too.
+	WantsPods bool
 	// WantsSurvey asks for what a stop may run into, too, if there is room for that now.
 	WantsSurvey bool
 }
@@ -127,6 +129,11 @@ type Look struct {
 	// Replaced are the names of Machines that were deleted since a pass was told, and Replacement is what became of the last attempt.
 	Replaced    []string
 	Replacement Replacement
+	// Pods are those of workers, and PodsErr says why there are none to see.
+	Pods    hibernation.WorkerPods
+	PodsErr error
+	// Drained is what became of the last attempt to cordon, uncordon or evict.
+	Drained DrainResult
 	// Operators are ClusterOperators, and OperatorsErr says why there are none to see.
 	Operators    []hibernation.ObservedOperator
 	OperatorsErr error
@@ -168,6 +175,10 @@ type pooledCluster struct {
 	toReplace   []hibernation.ReplaceableMachine
 	replaced    []string
 	replacement Replacement
+	// toDrain is to be done before the next look, drained is the last attempt, and lastEvicted the pod whose turn it was last.
+	toDrain     Drain
+	drained     DrainResult
+	lastEvicted string
 	connection
 }
 
@@ -195,6 +206,7 @@ func (p *Pool) RequestLook(q Question) (Look, bool) {
 		seen := *c.look
 		seen.Approvals, c.made, c.look = c.made, nil, nil
 		seen.Replaced, seen.Replacement, c.replaced = c.replaced, c.replacement, nil
+		seen.Drained = c.drained
 		c.WantsSurvey = false
 		return seen, true
 	}
@@ -242,7 +254,7 @@ func (p *Pool) Prepare(q Question) {
 
 func (l *Look) answers(q Question) bool {
 	return l.Secret == q.Secret && l.WakeUp.Equal(q.WakeUp) && l.Depth >= q.Depth &&
-		(l.WantsSurvey || !q.WantsSurvey) && (l.WantsOperators || !q.WantsOperators)
+		(l.WantsSurvey || !q.WantsSurvey) && (l.WantsPods || !q.WantsPods) && (l.WantsOperators || !q.WantsOperators)
 }
 
 // IsPlain reports whether a cluster that has answered is none of OpenShift.
@@ -280,6 +292,24 @@ func (p *Pool) Replace(cluster types.NamespacedName, machines []hibernation.Repl
 	if c := p.clusters[cluster]; c != nil {
 		c.toReplace = machines
 		p.hurry(c)
+	}
+}
+
+// Drain has nodes cordoned or uncordoned, and pods evicted, and the cluster looked at after that. It takes the place of what was to be done
+// before, and attempts are some time apart: what a budget keeps is asked for again.
+func (p *Pool) Drain(cluster types.NamespacedName, d Drain) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clusters[cluster]
+	if c == nil {
+		return
+	}
+	if c.toDrain = d; !d.isEmpty() {
+		due := p.Clock.Now()
+		if next := c.drained.At.Add(drainPause); next.After(due) {
+			due = next
+		}
+		p.want(c, due)
 	}
 }
 
@@ -357,6 +387,9 @@ type lookJob struct {
 	replaced  []string
 	// replacement is zero if none was tried.
 	replacement Replacement
+	toDrain     Drain
+	drained     DrainResult
+	lastEvicted string
 }
 
 func (p *Pool) take(name types.NamespacedName) *lookJob {
@@ -375,7 +408,8 @@ func (p *Pool) take(name types.NamespacedName) *lookJob {
 		p.prompt.AddAfter(name, delayStep)
 		return nil
 	}
-	job := &lookJob{connection: c.connection, cluster: c, question: c.Question, approvals: c.approvals, toReplace: c.toReplace}
+	job := &lookJob{connection: c.connection, cluster: c, question: c.Question, approvals: c.approvals, toReplace: c.toReplace, toDrain: c.toDrain, lastEvicted: c.lastEvicted}
+	c.toDrain = Drain{}
 	c.due, c.isLooking, c.approvals, c.toReplace, c.connection, c.WantsSurvey = time.Time{}, true, nil, nil, connection{}, false
 	return job
 }
@@ -401,6 +435,7 @@ func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 	}
 	if look.Err == nil {
 		job.replace(ctx, client, look.At)
+		job.drain(ctx, client, look.At)
 	}
 	if look.Err == nil && look.Depth > readNothing {
 		look.Err = client.read(ctx, look)
@@ -411,7 +446,7 @@ func (p *Pool) lookAt(ctx context.Context, job *lookJob) *Look {
 	}
 	if look.Err != nil {
 		// Half of what was to be read is nothing to decide by: a node that is missing in the list would look gone.
-		look.Nodes, look.Requests, look.Machines, look.HasReadMachines = nil, nil, Machines{}, false
+		look.Nodes, look.Requests, look.Machines, look.HasReadMachines, look.Pods = nil, nil, Machines{}, false, hibernation.WorkerPods{}
 	}
 	return look
 }
@@ -489,6 +524,10 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	isAsBefore := silence != "" && silence == c.silence
 	c.silence, c.isSlow = silence, silence != "" && look.Took > patientAfter
 	c.made, c.replaced = append(c.made, job.made...), append(c.replaced, job.replaced...)
+	c.lastEvicted = job.lastEvicted
+	if !job.drained.At.IsZero() {
+		c.drained = job.drained
+	}
 	if !job.replacement.At.IsZero() {
 		c.replacement = job.replacement
 	}
@@ -527,6 +566,10 @@ func (c *ClusterClient) read(ctx context.Context, look *Look) error {
 		if look.Nodes, err = c.ListNodes(ctx); err != nil {
 			return err
 		}
+	}
+	if look.WantsPods {
+		// Whoever fills a cluster with pods must not make it look unreachable.
+		look.Pods, look.PodsErr = c.ListWorkerPods(ctx, look.Nodes)
 	}
 	switch {
 	case look.Depth < ReadMachines:

@@ -28,7 +28,7 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 	s := stopcheck.NewSurvey(clock)
 	s.AddServingCertificate(c.date.expiry)
 	for _, list := range stopcheck.Lists() {
-		err := c.listSelected(ctx, listQuery{list.Path, list.Selector}, func(item []byte) error {
+		err := c.listSelected(ctx, listQuery{path: list.Path, selector: list.Selector}, func(item []byte) error {
 			s.AddItem(list, item)
 			return nil
 		})

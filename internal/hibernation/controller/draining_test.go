@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// TestWorkersAreDrained has a real API server as the target, which knows PodDisruptionBudgets. Nobody runs its pods.
+func TestWorkersAreDrained(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.startManager(t, clouds())
+	e.createNode(t, "master", func(n *corev1.Node) { n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""} })
+	e.createNode(t, "by-hand", func(n *corev1.Node) { n.Spec.Unschedulable = true })
+	s := e.newCluster(t, func(r *clusterSetup) { r.cd.Annotations = map[string]string{hivev1.DrainBudgetAnnotation: "1h"} })
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	web, other := s.createPod(t, "web", readyNodeName, "ReplicaSet"), s.createPod(t, "other", "by-hand", "StatefulSet")
+	guarded, bare := s.createPod(t, "guarded", readyNodeName, "ReplicaSet"), s.createPod(t, "bare", readyNodeName, "")
+	daemon, control := s.createPod(t, "daemon", readyNodeName, "DaemonSet"), s.createPod(t, "control", "master", "ReplicaSet")
+	s.forbidEviction(t, guarded)
+
+	s.setPowerState(t, hivev1.PowerStateHibernating)
+	s.awaitCondition(t, expectedCondition{hivev1.ClusterReadyCondition, "False", hivev1.DrainingWorkersReason, []string{"for 1h at the longest"}})
+	for _, gone := range []*corev1.Pod{web, other} {
+		testenv.Eventually(t, gone.Name+" is evicted", func() error { return s.expectGone(t, gone) })
+	}
+	for _, kept := range []*corev1.Pod{guarded, bare, daemon, control} {
+		if err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil || kept.DeletionTimestamp != nil {
+			t.Errorf("expected %s to stay, found %v", kept.Name, err)
+		}
+	}
+	testenv.ExpectEqual(t, "cordoned nodes", map[string]string{readyNodeName: "for the drain", "by-hand": "by a person", "master": "not"}, e.listCordons(t))
+	testenv.ExpectNoError(t, s.cloud.ExpectState(t, s.infraID, "running"))
+
+	s.patch(t, requestingUser, fmt.Sprintf(`{"metadata":{"annotations":{%q:"1ms"}}}`, hivev1.DrainBudgetAnnotation))
+	s.awaitSettled(t, hivev1.PowerStateHibernating)
+	drain := s.get(t).Status.Hibernation.Drain
+	for _, part := range []string{"pods kept by PodDisruptionBudgets: " + s.key.Namespace + "/guarded", "not evicted: " + s.key.Namespace + "/bare"} {
+		if drain == nil || drain.EndedAt == nil || !strings.Contains(drain.Left, part) {
+			t.Errorf("expected a drain that left %q, found %+v", part, drain)
+		}
+	}
+	s.expectTold(t, "the workers were not drained of everything; left: ")
+
+	s.setPowerState(t, hivev1.PowerStateRunning)
+	s.awaitSettled(t, hivev1.PowerStateRunning)
+	testenv.ExpectEqual(t, "cordoned nodes", map[string]string{readyNodeName: "not", "by-hand": "by a person", "master": "not"}, e.listCordons(t))
+}
+
+func (e *env) createNode(t *testing.T, name string, edit func(*corev1.Node)) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	edit(node)
+	e.ExpectCreated(t, node)
+}
+
+// listCordons returns by whom nodes were cordoned.
+func (e *env) listCordons(t *testing.T) map[string]string {
+	t.Helper()
+	var nodes corev1.NodeList
+	testenv.ExpectNoError(t, e.Client.List(t.Context(), &nodes))
+	cordons := map[string]string{}
+	for _, n := range nodes.Items {
+		_, isMarked := n.Annotations[hivev1.CordonedAnnotation]
+		switch {
+		case n.Spec.Unschedulable && isMarked:
+			cordons[n.Name] = "for the drain"
+		case n.Spec.Unschedulable:
+			cordons[n.Name] = "by a person"
+		case isMarked:
+			cordons[n.Name] = "marked, and not cordoned"
+		default:
+			cordons[n.Name] = "not"
+		}
+	}
+	return cordons
+}
+
+// createPod makes a pod that runs and is ready, and goes as soon as it is told to.
+func (s *testCluster) createPod(t *testing.T, name, node, owner string) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: name, Labels: map[string]string{"name": name}},
+		Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "main", Image: "example.com/none"}},
+		},
+	}
+	if owner != "" {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: owner, Name: name, UID: types.UID(name), Controller: new(true)}}
+	}
+	s.env.ExpectCreated(t, pod)
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	testenv.ExpectNoError(t, s.env.Client.Status().Update(t.Context(), pod))
+	return pod
+}
+
+// forbidEviction makes a PodDisruptionBudget that allows none, as its controller would report it.
+func (s *testCluster) forbidEviction(t *testing.T, pod *corev1.Pod) {
+	t.Helper()
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: pod.Labels},
+		},
+	}
+	s.env.ExpectCreated(t, budget)
+	budget.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1}
+	testenv.ExpectNoError(t, s.env.Client.Status().Update(t.Context(), budget))
+}
+
+func (s *testCluster) expectGone(t *testing.T, pod *corev1.Pod) error {
+	t.Helper()
+	err := s.env.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), &corev1.Pod{})
+	if k8serrors.IsNotFound(err) {
+		return nil
+	}
+	return errors.Join(errors.New("expected it to be gone"), err)
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hibernation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/torpor-dev/torpor/actuator"
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+)
+
+const tenMinutes = 10 * time.Minute
+
+// drainBegan is the record of a hibernation whose drain goes on.
+func drainBegan(before time.Duration) *hivev1.HibernationRecord {
+	r := beganBefore(before)
+	r.Drain = &hivev1.DrainRecord{}
+	return r
+}
+
+// drainEnded is the record of one whose drain is over.
+func drainEnded(before time.Duration, left string) *hivev1.HibernationRecord {
+	r := beganBefore(time.Hour)
+	r.Drain = &hivev1.DrainRecord{EndedAt: new(secondsAgo(before)), Left: left}
+	return r
+}
+
+func withBudget(o *Observed) { o.Options.DrainBudget = tenMinutes }
+
+// workerNode is the second node, and firstNode one of the control plane.
+func workerNode(c NodeCordon) ObservedNode {
+	n := readyNode("n1")
+	n.Cordon = c
+	return n
+}
+
+func firstNode() ObservedNode {
+	n := readyNode("n0")
+	n.ControlPlane = true
+	return n
+}
+
+func withPods(pods ...ObservedPod) func(*Observed) {
+	return func(o *Observed) { o.Pods = WorkerPods{IsRead: true, Pods: pods} }
+}
+
+func podOf(name string) ObservedPod {
+	return ObservedPod{Namespace: "shop", Name: name, UID: "uid-" + name, Node: "n1"}
+}
+
+func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
+	const on, off = actuator.Running, actuator.Stopped
+	stopping := hivev1.StoppingHibernationReason
+	drain := func(do Action) expectedPlan {
+		return expectedPlan{"drain workers", do, stopping, hivev1.DrainingWorkersReason, drainInterval}
+	}
+	end := expectedPlan{"end the drain", NoAction{}, stopping, hivev1.StoppingMachinesReason, immediately}
+	stop := expectedPlan{"stop machines", StopMachines{IDs: []string{"i-0", "i-1"}}, stopping, hivev1.StoppingMachinesReason, machineWaitInterval}
+	ours, persons := NodeCordon{IsSet: true, IsOurs: true, ResourceVersion: "7"}, NodeCordon{IsSet: true, ResourceVersion: "7"}
+	worker := NodeVersion{Name: "n1", UID: "uid-n1", ResourceVersion: "7"}
+	open, cordoned := apiWithNodes(firstNode(), workerNode(NodeCordon{ResourceVersion: "7"})), apiWithNodes(firstNode(), workerNode(ours))
+	leaving, bare := podOf("leaving"), podOf("bare")
+	leaving.IsLeaving, bare.IsBare = true, true
+	silent := func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }
+	unread := func(o *Observed) { o.Pods = WorkerPods{Error: "pods cannot be read: no answer in time"} }
+	more := func(o *Observed) { o.Pods.HasMore = true }
+	resting := func(o *Observed) { o.CordonError, o.IsCordonResting = "the server answers with 500", true }
+	for name, row := range map[string]struct {
+		in   Observed
+		want expectedPlan
+	}{
+		"workers are cordoned first, and their pods are left meanwhile": {
+			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, open, withPods(podOf("a"))), drain(DrainWorkers{Cordon: []NodeVersion{worker}}),
+		},
+		"pods of cordoned workers are evicted": {
+			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(podOf("a"), leaving, bare)), drain(DrainWorkers{Evict: []ObservedPod{podOf("a")}}),
+		},
+		"pods of workers that a person has cordoned are evicted, too": {
+			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(persons)), withPods(podOf("a"))),
+			drain(DrainWorkers{Evict: []ObservedPod{podOf("a")}}),
+		},
+		"pods that are being deleted are waited for":  {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
+		"pods that are not known are waited for":      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
+		"a cluster that is silent is waited for":      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
+		"further pods are waited for":                 {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
+		"a drain ends when no pod is left":            {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
+		"a drain ends when only bare pods are left":   {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
+		"a drain ends with its budget":                {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
+		"a drain ends when its owner wants none":      {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
+		"a drain ends when no machine runs":           {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
+		"machines are stopped after the drain":        {observedCluster(wantHibernating, drainEnded(time.Second, ""), on, withBudget), stop},
+		"an annotation that comes late drains nobody": {observedCluster(wantHibernating, openRecord(), on, withBudget), stop},
+		"nodes are uncordoned before the cluster runs": {
+			observedCluster("", resumingRecord(time.Second), on, cordoned), expectedPlan{"waking, nodes cordoned", UncordonNodes{[]NodeVersion{worker}}, hivev1.ResumingHibernationReason, hivev1.WaitingForNodesReason, drainInterval},
+		},
+		"what a person has cordoned stays so": {
+			observedCluster("", resumingRecord(time.Second), on, apiWithNodes(firstNode(), workerNode(persons))), expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval},
+		},
+		"a node that cannot be uncordoned keeps no machine off": {
+			observedCluster("", resumingRecord(time.Second), on, secondMachine(off), cordoned, resting),
+			expectedPlan{"machines are starting", StartMachines{[]string{"i-1"}}, hivev1.ResumingHibernationReason, hivev1.StartingMachinesReason, minProbeInterval},
+		},
+		"a node that cannot be uncordoned is waited for for ten minutes": {
+			observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, cordoned, resting), expectedPlan{"running", NoAction{}, hivev1.RunningHibernationReason, hivev1.RunningHibernationReason, minAftercareInterval},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			got := expectedPlan{p.Rule, p.Do, p.Hibernating.Reason, p.Ready.Reason, p.RequeueAfter}
+			if p.ProbeInterval > 0 {
+				got.RequeueAfter = min(got.RequeueAfter, p.ProbeInterval)
+			}
+			if diff := cmp.Diff(row.want, got); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatWasNotDrainedIsTold(t *testing.T) {
+	const on = actuator.Running
+	cordoned := apiWithNodes(firstNode(), workerNode(NodeCordon{IsSet: true, IsOurs: true}))
+	leaving, bare := podOf("leaving"), podOf("bare")
+	leaving.IsLeaving, bare.IsBare = true, true
+	kept := func(o *Observed) { o.Pods.Kept = []string{"shop/kept"} }
+	all := withPods(podOf("kept"), podOf("other"), leaving, bare)
+	const left = "pods kept by PodDisruptionBudgets: shop/kept; pods that are still being deleted: shop/leaving; pods that were not evicted yet: shop/other; " +
+		"pods without a controller, which are not evicted: shop/bare"
+	const draining = "Draining the workers before the machines are stopped, for 10m at the longest"
+	for name, row := range map[string]struct {
+		in         Observed
+		want, left string
+	}{
+		"a drain that has just begun names no pods": {in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, all, kept), want: draining},
+		"a drain that takes its time names them":    {in: observedCluster(wantHibernating, drainBegan(lateAfter+time.Second), on, withBudget, cordoned, all, kept), want: draining + "; left: " + left},
+		"the end of a drain is written down with what is left": {
+			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, cordoned, all, kept), want: "Stopping the cluster's 2 machines", left: left,
+		},
+		"the end of a drain of a silent cluster": {
+			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }), want: "Stopping the cluster's 2 machines",
+			left: "the API server does not answer: no answer in time",
+		},
+		"an error that was overcome is forgotten": {
+			in:   observedCluster(wantHibernating, drainBegan(time.Minute), on, withBudget, cordoned, withPods(bare), func(o *Observed) { o.Pods.Error = "nodes or pods cannot be changed: x" }),
+			want: "Stopping the cluster's 2 machines", left: "pods without a controller, which are not evicted: shop/bare",
+		},
+		"a stop says what was left": {
+			in:   observedCluster(wantHibernating, drainEnded(time.Second, "pods kept by PodDisruptionBudgets: shop/kept"), on, withBudget),
+			want: "Stopping the cluster's 2 machines; the workers were not drained of everything; left: pods kept by PodDisruptionBudgets: shop/kept", left: "pods kept by PodDisruptionBudgets: shop/kept",
+		},
+		"a cluster that does not answer is not drained": {
+			in: observedCluster(wantHibernating, nil, on, withBudget, func(o *Observed) { o.API = Unreachable }), want: "Stopping the cluster's 2 machines; its nodes could not be written down, so their certificates may have to be approved by hand at the wake-up",
+			left: "everything, because the API server does not answer",
+		},
+		"nodes that cannot be uncordoned are named": {
+			in: observedCluster("", resumingRecord(partialResumeAfter+time.Second), on, cordoned, func(o *Observed) { o.CordonError, o.IsCordonResting = "no", true }), want: "The cluster runs and answers; cordoned nodes that cannot be uncordoned: n1: no",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(row.in)
+			if p.Ready.Message != row.want {
+				t.Errorf("found\n%s\nwant\n%s", p.Ready.Message, row.want)
+			}
+			var got string
+			if p.Record.Drain != nil {
+				got = p.Record.Drain.Left
+			}
+			if got != row.left {
+				t.Errorf("the record has\n%s\nwant\n%s", got, row.left)
+			}
+		})
+	}
+}
+
+func TestADrainIsNoStall(t *testing.T) {
+	hour := func(o *Observed) { o.Options.DrainBudget = time.Hour }
+	p := Decide(observedCluster(wantHibernating, drainBegan(30*time.Minute), actuator.Running, hour, apiWithNodes(firstNode()), func(o *Observed) { o.Pods.Error = "x" }))
+	if p.Rule != "drain workers" || p.Stalled.Status == metav1.ConditionTrue {
+		t.Errorf("expected a drain that goes on, found %s: %+v", p.Rule, p.Stalled)
+	}
+}
+
+func TestNewHibernationsAreDrained(t *testing.T) {
+	p := Decide(observedCluster(wantHibernating, nil, actuator.Running, withBudget, apiWithNodes(firstNode())))
+	if p.Record.Drain == nil || p.Record.Drain.EndedAt != nil {
+		t.Errorf("expected a drain that begins, found %+v", p.Record.Drain)
+	}
+	if p := Decide(observedCluster(wantHibernating, nil, actuator.Running, apiWithNodes(firstNode()))); p.Record.Drain != nil {
+		t.Errorf("expected no drain without a budget, found %+v", p.Record.Drain)
+	}
+}
+
+func TestReadStopOptions(t *testing.T) {
+	ignored := func(found string) string {
+		return "the annotation torpor.dev/drain-budget is ignored: expected a duration such as 10m, an hour at the most, found \"" + found + `"`
+	}
+	for name, row := range map[string]struct {
+		annotations map[string]string
+		want        StopOptions
+	}{
+		"no option":            {nil, StopOptions{}},
+		"an order":             {map[string]string{hivev1.StopOrderAnnotation: hivev1.StopWorkersFirst}, StopOptions{WorkersFirst: true}},
+		"a budget":             {map[string]string{hivev1.DrainBudgetAnnotation: "90s"}, StopOptions{DrainBudget: 90 * time.Second}},
+		"the largest budget":   {map[string]string{hivev1.DrainBudgetAnnotation: "1h"}, StopOptions{DrainBudget: time.Hour}},
+		"a larger budget":      {map[string]string{hivev1.DrainBudgetAnnotation: "1h1s"}, StopOptions{Ignored: ignored("1h1s")}},
+		"a budget of nothing":  {map[string]string{hivev1.DrainBudgetAnnotation: "0s"}, StopOptions{Ignored: ignored("0s")}},
+		"a budget before time": {map[string]string{hivev1.DrainBudgetAnnotation: "-1m"}, StopOptions{Ignored: ignored("-1m")}},
+		"a number":             {map[string]string{hivev1.DrainBudgetAnnotation: "10"}, StopOptions{Ignored: ignored("10")}},
+		"an empty budget":      {map[string]string{hivev1.DrainBudgetAnnotation: ""}, StopOptions{Ignored: ignored("")}},
+		"a budget that is too long to be shown": {
+			map[string]string{hivev1.DrainBudgetAnnotation: strings.Repeat("9", 1000)}, StopOptions{Ignored: ignored(strings.Repeat("9", 40))},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, ReadStopOptions(row.annotations)); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

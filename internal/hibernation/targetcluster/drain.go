@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package targetcluster
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	"github.com/torpor-dev/torpor/internal/hibernation"
+)
+
+const (
+	nodesPath = "/api/v1/nodes"
+	podsPath  = "/api/v1/pods"
+	// podsOfNodes are those that may still run.
+	podsOfNodes = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+	// maxDrainedPods is how many pods are kept of a look; others are seen once those are gone.
+	maxDrainedPods = 500
+	// drainPause is the least time between two attempts.
+	drainPause = 2 * time.Second
+	// drainTime is how much of a look is spent on changing nodes and evicting pods.
+	drainTime = 5 * time.Second
+	// maxKeptPods is how many pods are told that budgets have kept.
+	maxKeptPods = 100
+)
+
+// errEnoughPods ends a list of which enough was read.
+var errEnoughPods = errors.New("enough pods were read")
+
+// Drain is what is to be done to nodes and pods of a cluster.
+type Drain struct {
+	Cordon, Uncordon []hibernation.NodeVersion
+	Evict            []hibernation.ObservedPod
+}
+
+func (d Drain) isEmpty() bool { return len(d.Cordon)+len(d.Uncordon)+len(d.Evict) == 0 }
+
+// DrainResult is what became of a Drain.
+type DrainResult struct {
+	At time.Time
+	// Kept are names of pods that PodDisruptionBudgets have kept.
+	Kept []string
+	Err  error
+}
+
+// ListWorkerPods returns the pods of nodes that are not of the control plane, without those of DaemonSets and those that only their node
+// knows of.
+func (c *ClusterClient) ListWorkerPods(ctx context.Context, nodes []hibernation.ObservedNode) (hibernation.WorkerPods, error) {
+	isWorker := map[string]bool{}
+	for _, n := range nodes {
+		isWorker[n.Name] = !n.ControlPlane
+	}
+	found := hibernation.WorkerPods{IsRead: true}
+	err := c.listSelected(ctx, listQuery{path: podsPath, fields: podsOfNodes}, func(item []byte) error {
+		pod, isDrained, err := decodePod(item)
+		switch {
+		case err != nil || !isDrained || !isWorker[pod.Node]:
+			return err
+		case len(found.Pods) == maxDrainedPods:
+			found.HasMore = true
+			return errEnoughPods
+		}
+		found.Pods = append(found.Pods, pod)
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnoughPods) {
+		return hibernation.WorkerPods{}, fmt.Errorf("list pods: %w", err)
+	}
+	return found, nil
+}
+
+// decodePod reads the few fields of a Pod that matter; false for one that goes with its node.
+func decodePod(item []byte) (pod hibernation.ObservedPod, isDrained bool, err error) {
+	var p struct {
+		Metadata struct {
+			objectMetadata
+
+			Namespace       string            `json:"namespace"`
+			Annotations     map[string]string `json:"annotations"`
+			OwnerReferences json.RawMessage   `json:"ownerReferences"`
+		} `json:"metadata"`
+		Spec struct {
+			NodeName string `json:"nodeName"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(item, &p); err != nil || !isNameOfPath(p.Metadata.Name) || !isNameOfPath(p.Metadata.Namespace) {
+		return pod, false, errMalformed
+	}
+	owners, err := decodeInnerList[metav1.OwnerReference](p.Metadata.OwnerReferences)
+	if err != nil {
+		return pod, false, err
+	}
+	pod = hibernation.ObservedPod{
+		Namespace: p.Metadata.Namespace, Name: p.Metadata.Name, UID: p.Metadata.UID, Node: p.Spec.NodeName,
+		IsLeaving: p.Metadata.DeletionTimestamp != nil, IsBare: true,
+	}
+	for _, o := range owners {
+		if o.Controller != nil && *o.Controller {
+			pod.IsBare = false
+			if o.Kind == "DaemonSet" {
+				return pod, false, nil
+			}
+		}
+	}
+	_, isMirror := p.Metadata.Annotations[corev1.MirrorPodAnnotationKey]
+	return pod, !isMirror, nil
+}
+
+func isNameOfPath(name string) bool { return len(validation.NameIsDNSSubdomain(name, false)) == 0 }
+
+// drain changes nodes and evicts pods for as long as there is time. Pods are tried in turn, so that those that budgets keep hold up no others.
+func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Time) {
+	if j.toDrain.isEmpty() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	j.drained = DrainResult{At: now}
+	note := func(err error) {
+		if j.drained.Err == nil {
+			j.drained.Err = ignoreDecided(err)
+		}
+	}
+	for _, n := range j.toDrain.Cordon {
+		note(client.setCordon(ctx, n, true))
+	}
+	for _, n := range j.toDrain.Uncordon {
+		note(client.setCordon(ctx, n, false))
+	}
+	for _, p := range inTurn(j.toDrain.Evict, j.lastEvicted) {
+		if ctx.Err() != nil {
+			return // The rest has its turn in the next look.
+		}
+		err := client.evictPod(ctx, p)
+		j.lastEvicted = nameOf(p)
+		if k8serrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) || k8serrors.IsTooManyRequests(err) {
+			if len(j.drained.Kept) < maxKeptPods {
+				j.drained.Kept = append(j.drained.Kept, nameOf(p))
+			}
+			continue
+		}
+		note(err)
+	}
+}
+
+func nameOf(p hibernation.ObservedPod) string { return p.Namespace + "/" + p.Name }
+
+// inTurn returns pods by their names, those first that come after one.
+func inTurn(pods []hibernation.ObservedPod, last string) []hibernation.ObservedPod {
+	sorted := slices.SortedFunc(slices.Values(pods), func(a, b hibernation.ObservedPod) int { return cmp.Compare(nameOf(a), nameOf(b)) })
+	first := slices.IndexFunc(sorted, func(p hibernation.ObservedPod) bool { return strings.Compare(nameOf(p), last) > 0 })
+	if first <= 0 {
+		return sorted
+	}
+	return slices.Concat(sorted[first:], sorted[:first])
+}
+
+// setCordon marks a node that it cordons, and unmarks it. With the version that was seen, the API server refuses with a conflict if somebody
+// has changed the node since.
+func (c *ClusterClient) setCordon(ctx context.Context, n hibernation.NodeVersion, isCordoned bool) error {
+	if !isNameOfPath(n.Name) {
+		return errMalformed
+	}
+	mark := map[string]any{hivev1.CordonedAnnotation: nil}
+	if isCordoned {
+		mark[hivev1.CordonedAnnotation] = "true"
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": n.UID, "resourceVersion": n.ResourceVersion, "annotations": mark},
+		"spec":     map[string]any{"unschedulable": isCordoned},
+	})
+	if err != nil {
+		return fmt.Errorf("write cordon: %w", err)
+	}
+	if err := c.discardObject(ctx, c.rest.Patch(types.MergePatchType).AbsPath(nodesPath, n.Name).Body(patch)); err != nil {
+		return fmt.Errorf("cordon or uncordon node %s: %w", n.Name, err)
+	}
+	return nil
+}
+
+// evictPod asks for an eviction of the pod that was seen; one that is gone is no error.
+func (c *ClusterClient) evictPod(ctx context.Context, p hibernation.ObservedPod) error {
+	eviction, err := json.Marshal(policyv1.Eviction{
+		TypeMeta:      metav1.TypeMeta{APIVersion: policyv1.SchemeGroupVersion.String(), Kind: "Eviction"},
+		ObjectMeta:    metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(p.UID)},
+	})
+	if err != nil {
+		return fmt.Errorf("write eviction: %w", err)
+	}
+	request := c.rest.Post().AbsPath("/api/v1/namespaces", p.Namespace, "pods", p.Name, "eviction").SetHeader("Content-Type", "application/json").Body(eviction)
+	if err := c.discardAnswer(ctx, request); err != nil {
+		return fmt.Errorf("evict pod %s: %w", nameOf(p), err)
+	}
+	return nil
+}
