@@ -515,11 +515,9 @@ func (r modelRecord) record() *hivev1.HibernationRecord {
 	out := &hivev1.HibernationRecord{
 		SleepStartedAt: *r.hibernationStarted.at(), RequestedBy: "somebody", ResumeStartedAt: r.resume.at(), ResumedAt: r.resumed.at(),
 	}
-	switch r.drain {
-	case never:
-	case drainGoesOn:
+	if r.drain == drainGoesOn {
 		out.Drain = &hivev1.DrainRecord{}
-	default:
+	} else if r.drain != never {
 		out.Drain = &hivev1.DrainRecord{EndedAt: r.drain.at(), Left: r.left}
 	}
 	for i, isRecorded := range r.spot {

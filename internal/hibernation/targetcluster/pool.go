@@ -523,14 +523,7 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	}
 	isAsBefore := silence != "" && silence == c.silence
 	c.silence, c.isSlow = silence, silence != "" && look.Took > patientAfter
-	c.made, c.replaced = append(c.made, job.made...), append(c.replaced, job.replaced...)
-	c.lastEvicted = job.lastEvicted
-	if !job.drained.At.IsZero() {
-		c.drained = job.drained
-	}
-	if !job.replacement.At.IsZero() {
-		c.replacement = job.replacement
-	}
+	c.noteDone(job)
 	if look.Err == nil && look.Depth == ReadAPI {
 		c.isPlain = !look.IsOpenShift
 	}
@@ -548,6 +541,18 @@ func (p *Pool) publish(ctx context.Context, job *lookJob, look *Look) {
 	}
 	if !c.due.IsZero() {
 		p.want(c, c.due) // It may have been taken from a queue while it was looked at.
+	}
+}
+
+// noteDone keeps what a look has done before it.
+func (c *pooledCluster) noteDone(job *lookJob) {
+	c.made, c.replaced = append(c.made, job.made...), append(c.replaced, job.replaced...)
+	c.lastEvicted = job.lastEvicted
+	if !job.drained.At.IsZero() {
+		c.drained = job.drained
+	}
+	if !job.replacement.At.IsZero() {
+		c.replacement = job.replacement
 	}
 }
 
