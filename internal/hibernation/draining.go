@@ -143,7 +143,13 @@ func drainWorkers(o Observed) Plan {
 
 // formatBudget leaves out what is zero: 10m instead of 10m0s.
 func formatBudget(d time.Duration) string {
-	return strings.TrimSuffix(strings.TrimSuffix(d.String(), "0s"), "h0m")
+	text := d.String()
+	for _, zero := range []struct{ after, part string }{{"m", "0s"}, {"h", "0m"}} {
+		if strings.HasSuffix(text, zero.after+zero.part) {
+			text = strings.TrimSuffix(text, zero.part)
+		}
+	}
+	return text
 }
 
 // drainMessage names pods only once they are late: a message that changes with every pod is a write each.

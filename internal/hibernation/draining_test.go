@@ -195,6 +195,16 @@ func TestNewHibernationsAreDrained(t *testing.T) {
 	}
 }
 
+func TestFormatBudget(t *testing.T) {
+	for budget, want := range map[time.Duration]string{
+		time.Hour: "1h", 10 * time.Minute: "10m", 10 * time.Second: "10s", 90 * time.Second: "1m30s", 70 * time.Minute: "1h10m", time.Millisecond: "1ms",
+	} {
+		if got := formatBudget(budget); got != want {
+			t.Errorf("expected %s, found %s", want, got)
+		}
+	}
+}
+
 func TestReadStopOptions(t *testing.T) {
 	ignored := func(found string) string {
 		return "the annotation torpor.dev/drain-budget is ignored: expected a duration such as 10m, an hour at the most, found \"" + found + `"`
