@@ -17,7 +17,7 @@ import (
 
 // maxStepsToRest is how many passes it takes at most until nothing changes any more, whatever happened before; with operators that are never
 // ready it takes as long as these are waited for, and looked at after that, and with a drain as long as its budget lasts before.
-const maxStepsToRest, maxStepsWithBrokenOperators, maxStepsWithDrain = 15, 21, 18
+const maxStepsToRest, maxStepsWithBrokenOperators, maxStepsWithDrain = 15, 21, 17
 
 // exploreModel visits every state on the undisturbed ways from the starts, and checks each step.
 func exploreModel(t *testing.T, starts ...modelState) *model.Explorer[modelState] {
