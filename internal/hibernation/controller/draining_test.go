@@ -29,6 +29,7 @@ func TestWorkersAreDrained(t *testing.T) {
 	e.createNode(t, "by-hand", func(n *corev1.Node) { n.Spec.Unschedulable = true })
 	s := e.newCluster(t, func(r *clusterSetup) { r.cd.Annotations = map[string]string{hivev1.DrainBudgetAnnotation: "1h"} })
 	s.awaitSettled(t, hivev1.PowerStateRunning)
+	e.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: "default"}})
 	web, other := s.createPod(t, "web", readyNodeName, "ReplicaSet"), s.createPod(t, "other", "by-hand", "StatefulSet")
 	guarded, bare := s.createPod(t, "guarded", readyNodeName, "ReplicaSet"), s.createPod(t, "bare", readyNodeName, "")
 	daemon, control := s.createPod(t, "daemon", readyNodeName, "DaemonSet"), s.createPod(t, "control", "master", "ReplicaSet")
