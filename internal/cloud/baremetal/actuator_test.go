@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -252,7 +253,11 @@ func (c *busyConnection) Write(packet []byte) (int, error) {
 	if c.packets++; c.packets%2 == 1 {
 		return 0, os.ErrDeadlineExceeded
 	}
-	return c.Conn.Write(packet) //nolint:wrapcheck // It stands for the connection.
+	n, err := c.Conn.Write(packet)
+	if err != nil {
+		return n, fmt.Errorf("write: %w", err)
+	}
+	return n, nil
 }
 
 // TestABusyManagerIsNoSilentController has a manager that gets no turn between the deadline of a packet and the packet.
