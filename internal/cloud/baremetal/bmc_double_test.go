@@ -13,7 +13,7 @@ import (
 )
 
 // ipmiDouble is a management controller that speaks IPMI 2.0, written from its specification. It is as unkind as an old one: it loses each
-// fifth packet, sends some that nobody has asked for, and has room for few sessions.
+// fifth packet, sends some that nobody has asked for, and each answer twice, and has room for few sessions.
 type ipmiDouble struct {
 	conn net.PacketConn
 	m    *simulatedMachine
@@ -55,6 +55,7 @@ func (d *ipmiDouble) serve() {
 		}
 		if answer := d.answer(bytes.Clone(buffer[:n])); answer != nil {
 			_, _ = d.conn.WriteTo(answer, from)
+			_, _ = d.conn.WriteTo(answer, from) // As after a request that was sent again too early.
 		}
 	}
 }

@@ -99,18 +99,22 @@ type ipmiSession struct {
 	// integrityKey and privacyKey are K1 and K2.
 	integrityKey, privacyKey []byte
 	isOpen                   bool
-	sequence                 uint32
-	command                  byte
-	resend                   time.Duration
+	// tag is in each message of the login and in its answer.
+	tag      byte
+	sequence uint32
+	command  byte
+	resend   time.Duration
 }
 
 // openSession logs in with the first suite that the controller has. Some refuse others, and some are silent then: each gets a share of the
 // time, and a larger one in the next round. The context has a deadline.
 func openSession(ctx context.Context, conn net.Conn, l login, suites []cipherSuite, resend time.Duration) (*ipmiSession, error) {
+	tag := byte(0)
 	for share := shareOfSuite * resend; ; share *= 2 {
 		refused := 0
 		for _, suite := range suites {
-			s := &ipmiSession{conn: conn, suite: suite, resend: resend}
+			tag++ // A refusal that comes twice is none of the next suite.
+			s := &ipmiSession{conn: conn, suite: suite, resend: resend, tag: tag}
 			if _, err := rand.Read(s.own[:]); err != nil {
 				return nil, fmt.Errorf("make an id: %w", err)
 			}
@@ -134,7 +138,7 @@ func openSession(ctx context.Context, conn net.Conn, l login, suites []cipherSui
 }
 
 func (s *ipmiSession) login(ctx context.Context, user, password string) error {
-	opened, err := s.exchange(ctx, payloadOpenSession, payloadOpenedSession, bytes.Join([][]byte{{0, privilegeOperator, 0, 0}, s.own[:], s.suite.algorithms()}, nil))
+	opened, err := s.exchange(ctx, payloadOpenSession, payloadOpenedSession, bytes.Join([][]byte{{s.tag, privilegeOperator, 0, 0}, s.own[:], s.suite.algorithms()}, nil))
 	if err != nil {
 		return err
 	}
@@ -149,7 +153,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	}
 	length := byte(len(user) & math.MaxUint8) // It was checked.
 	name := append([]byte{roleOperator, length}, user...)
-	second, err := s.exchange(ctx, payloadRAKP1, payloadRAKP2, bytes.Join([][]byte{{0, 0, 0, 0}, s.remote[:], ownRandom[:], {roleOperator, 0, 0, length}, []byte(user)}, nil))
+	second, err := s.exchange(ctx, payloadRAKP1, payloadRAKP2, bytes.Join([][]byte{{s.tag, 0, 0, 0}, s.remote[:], ownRandom[:], {roleOperator, 0, 0, length}, []byte(user)}, nil))
 	if err != nil {
 		return err
 	}
@@ -163,7 +167,7 @@ func (s *ipmiSession) login(ctx context.Context, user, password string) error {
 	}
 	session := s.suite.sign(key, ownRandom[:], remoteRandom, name)
 	proof := s.suite.sign(key, remoteRandom, s.own[:], name)
-	fourth, err := s.exchange(ctx, payloadRAKP3, payloadRAKP4, bytes.Join([][]byte{{0, 0, 0, 0}, s.remote[:], proof}, nil))
+	fourth, err := s.exchange(ctx, payloadRAKP3, payloadRAKP4, bytes.Join([][]byte{{s.tag, 0, 0, 0}, s.remote[:], proof}, nil))
 	if err != nil {
 		return err
 	}
