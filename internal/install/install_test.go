@@ -65,8 +65,9 @@ func TestJudgeCRD(t *testing.T) {
 	}
 	want := Judgement{
 		Name: hives.Name, State: Foreign, Managers: []string{"hive-operator"}, Lacks: []string{
-			"spec.platform.baremetal", "spec.platform.containers", "spec.platform.gcp", "spec.platform.ibmcloud", "spec.platform.libvirt",
-			"status.conditions[].observedGeneration", "status.hibernation", "status.hibernationCheck", "status.scheduledStops", "status.stops",
+			"spec.platform.baremetal", "spec.platform.containers", "spec.platform.gcp", "spec.platform.ibmcloud", "spec.platform.libvirt", "spec.platform.openstack.stopMethod",
+			"status.conditions[].observedGeneration", "status.hibernation", "status.hibernationCheck", "status.observedGeneration", "status.scheduledStops",
+			"status.stops",
 		},
 	}
 	if diff := cmp.Diff(want, j); diff != "" {
