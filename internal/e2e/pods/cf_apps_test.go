@@ -79,6 +79,8 @@ func (c *cfEnv) startGateway(t *testing.T) {
 	pkg, err := build.Import("sigs.k8s.io/gateway-api/apis/v1", ".", build.FindOnly)
 	testenv.ExpectNoError(t, err)
 	c.kubectl(t, "apply", "--server-side", "-f", filepath.Join(pkg.Dir, "..", "..", "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
+	// Of a definition without conditions, which is too new for any, kubectl says that it cannot be waited for.
+	c.kubectl(t, "wait", "--for=jsonpath={.status.conditions}", "crd/httproutes.gateway.networking.k8s.io")
 	c.kubectl(t, "wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
 	c.apply(t, "domain.yaml")
 	c.gateway = testenv.StartProcess(t, filepath.Join(c.programs, "local"), []string{

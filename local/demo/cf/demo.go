@@ -177,6 +177,8 @@ func (d *appDemo) podNetwork() string {
 func (d *appDemo) startGateway() {
 	d.BeginStep("A gateway: a small one, which stands in for yours and never sends a request twice")
 	d.kubectl("apply", "--server-side", "-f", filepath.Join(d.config.GatewayAPI, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
+	// Of a definition without conditions, which is too new for any, kubectl says that it cannot be waited for.
+	d.kubectl("wait", "--for=jsonpath={.status.conditions}", "crd/httproutes.gateway.networking.k8s.io")
 	d.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
 	p := d.StartProgram("gateway", d.config.Local, "gateway", "--kubeconfig", d.Kubeconfig, "--gateway", gatewayName, "--pod-network", d.podNetwork())
 	d.gateway = d.AwaitLogLine(p, "address: ")
