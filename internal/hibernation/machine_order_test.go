@@ -131,14 +131,7 @@ func TestWorkersStopFirstAndStartLast(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Decide(row.in)
-			got := expectedPlan{p.Rule, p.Do, p.Hibernating.Reason, p.Ready.Reason, p.RequeueAfter}
-			if p.ProbeInterval > 0 {
-				got.RequeueAfter = min(got.RequeueAfter, p.ProbeInterval)
-			}
-			if diff := cmp.Diff(row.want, got); diff != "" {
-				t.Errorf("plan (-want +got):\n%s", diff)
-			}
+			expectPlan(t, row.want, row.in)
 		})
 	}
 }

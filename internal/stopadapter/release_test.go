@@ -30,13 +30,7 @@ func TestRelease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 3)
-			for step := range strings.FieldsSeq(row.steps) {
-				step, dies := strings.CutSuffix(step, "/dies")
-				w.do(step)
-				if w.pass(dies); !dies {
-					w.settle()
-				}
-			}
+			w.doAll(row.steps)
 			plan := Release(ObservedSwitch{Now: w.now, Object: w.object, Operations: scaleToZero(), Manager: w.manager}, "the StopAdapter is deleted")
 			w.object = plan.Next
 			is, words := ReadSwitch(w.object), []string{fmt.Sprint(w.replicas()), "free"}

@@ -28,53 +28,50 @@ func (c *projectClient) stopServer(ctx context.Context, id string) error {
 		if c.shelves {
 			return c.shelveServer(ctx, compute, id)
 		}
-		err := servers.Stop(ctx, compute, id).ExtractErr()
-		if !gophercloud.ResponseCodeIs(err, http.StatusConflict) {
-			return err
-		}
-		found, getErr := servers.Get(ctx, compute, id).Extract()
-		if getErr != nil {
-			return getErr
-		}
-		return c.acceptState(found, err, actuator.Stopped, actuator.Stopping)
+		refusal := servers.Stop(ctx, compute, id).ExtractErr()
+		return judgeConflict(ctx, compute, id, refusal, func(found *servers.Server) error {
+			return c.acceptState(found, refusal, actuator.Stopped, actuator.Stopping)
+		})
 	})
 }
 
 // shelveServer shelves a server that is on, or off and at its host. One that has failed cannot be shelved before it is off.
 func (c *projectClient) shelveServer(ctx context.Context, compute *gophercloud.ServiceClient, id string) error {
-	err := servers.Shelve(ctx, compute, id).ExtractErr()
-	if !gophercloud.ResponseCodeIs(err, http.StatusConflict) {
-		return err
-	}
-	found, getErr := servers.Get(ctx, compute, id).Extract()
-	switch {
-	case getErr != nil:
-		return getErr
-	case found.Status == "ERROR" && stateOf(found) == actuator.Running:
-		return servers.Stop(ctx, compute, id).ExtractErr()
-	default:
-		return c.acceptState(found, err, actuator.Stopped, actuator.Stopping)
-	}
+	refusal := servers.Shelve(ctx, compute, id).ExtractErr()
+	return judgeConflict(ctx, compute, id, refusal, func(found *servers.Server) error {
+		if found.Status == "ERROR" && stateOf(found) == actuator.Running {
+			return servers.Stop(ctx, compute, id).ExtractErr()
+		}
+		return c.acceptState(found, refusal, actuator.Stopped, actuator.Stopping)
+	})
 }
 
 // startServer starts one server, whatever turned it off.
 func (c *projectClient) startServer(ctx context.Context, id string) error {
 	return c.call(ctx, start, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
-		err := servers.Start(ctx, compute, id).ExtractErr()
-		if !gophercloud.ResponseCodeIs(err, http.StatusConflict) {
-			return err
-		}
-		found, getErr := servers.Get(ctx, compute, id).Extract()
-		switch {
-		case getErr != nil:
-			return getErr
-		case found.TaskState == "" && slices.Contains([]string{"SHELVED", "SHELVED_OFFLOADED"}, found.Status):
-			return c.unshelveServer(ctx, compute, id)
-		case found.TaskState == "" && found.Status == "SUSPENDED":
-			return servers.Resume(ctx, compute, id).ExtractErr()
-		}
-		return c.acceptState(found, err, actuator.Running, actuator.Starting)
+		refusal := servers.Start(ctx, compute, id).ExtractErr()
+		return judgeConflict(ctx, compute, id, refusal, func(found *servers.Server) error {
+			switch {
+			case found.TaskState == "" && slices.Contains([]string{"SHELVED", "SHELVED_OFFLOADED"}, found.Status):
+				return c.unshelveServer(ctx, compute, id)
+			case found.TaskState == "" && found.Status == "SUSPENDED":
+				return servers.Resume(ctx, compute, id).ExtractErr()
+			}
+			return c.acceptState(found, refusal, actuator.Running, actuator.Starting)
+		})
 	})
+}
+
+// judgeConflict reads a server whose state an order does not fit, and has it judged. Any other answer to the order is returned as it is.
+func judgeConflict(ctx context.Context, compute *gophercloud.ServiceClient, id string, answer error, judge func(*servers.Server) error) error {
+	if !gophercloud.ResponseCodeIs(answer, http.StatusConflict) {
+		return answer
+	}
+	found, err := servers.Get(ctx, compute, id).Extract()
+	if err != nil {
+		return err
+	}
+	return judge(found)
 }
 
 // unshelveServer unshelves a server. The API takes that at once and tells nobody when there was no room: the server is shelved as before.
