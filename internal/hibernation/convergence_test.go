@@ -98,6 +98,9 @@ func checkStep(from modelState, step model.Move[modelState]) []string {
 		wrong = append(wrong, "starts without a saved record of a wanted resume, and not beside a machine that runs")
 	}
 	wrong = append(append(wrong, checkOrder(from, to)...), checkDrain(from, to)...)
+	if step.Name == "drain workers" && from.pods == podsAreRefused && from.cordon != notCordoned && from.nodeReports(1) {
+		wrong = append(wrong, "goes on with a drain that the cluster refuses")
+	}
 	if to.hasLostItsRecord() && !from.hasLostItsRecord() {
 		wrong = append(wrong, "leaves nodes without their certificates")
 	}
@@ -263,9 +266,9 @@ func withDrain(list []modelState) []modelState {
 		if s.record.exists && s.record.resume == never {
 			s.record.drain = drainGoesOn
 		}
-		kept, cordoned, left := s, s, s
-		kept.pods, cordoned.cordon, left.cordon = podsAreKept, cordonedByPerson, cordonedForDrain
-		drained = append(drained, s, kept, cordoned)
+		kept, refused, cordoned, left := s, s, s, s
+		kept.pods, refused.pods, cordoned.cordon, left.cordon = podsAreKept, podsAreRefused, cordonedByPerson, cordonedForDrain
+		drained = append(drained, s, kept, refused, cordoned)
 		if s.record.exists {
 			drained = append(drained, left)
 		}

@@ -26,6 +26,8 @@ type NodeVersion struct{ Name, UID, ResourceVersion string }
 type NodeCordon struct {
 	// IsSet says that it takes none, and IsOurs that this was done for a drain.
 	IsSet, IsOurs bool
+	// IsRefused says that the cluster has refused for good to have it changed.
+	IsRefused bool
 	// ResourceVersion is that of the node.
 	ResourceVersion string
 }
@@ -37,13 +39,17 @@ type ObservedPod struct {
 	IsLeaving bool
 	// IsBare says that it has no controller, so that nothing would make another one of it.
 	IsBare bool
+	// IsRefused says that the cluster has refused for good to have it evicted.
+	IsRefused bool
 }
 
 // WorkerPods are the pods of the workers of a cluster that is drained.
 type WorkerPods struct {
 	// IsRead says that they were read, and HasMore that there are more than those.
 	IsRead, HasMore bool
-	Pods            []ObservedPod
+	// IsForbidden says that the cluster has refused for good to have them read.
+	IsForbidden bool
+	Pods        []ObservedPod
 	// Kept are names of pods that PodDisruptionBudgets have kept when they were to be evicted last.
 	Kept []string
 	// Error says why pods could not be read, or nodes and pods not changed; empty if they could.
@@ -86,7 +92,7 @@ func (o Observed) needsDrainLook() bool {
 
 // awaitsDrain reports whether machines are left on so that their pods can go.
 func (o Observed) awaitsDrain() bool {
-	return o.needsDrainLook() && o.Now.Before(o.drainEndsAt()) && !o.isDrained()
+	return o.needsDrainLook() && o.Now.Before(o.drainEndsAt()) && !o.isDrained() && !o.isDrainRefused()
 }
 
 // NeedsPods reports whether the pods of the workers matter.
@@ -97,6 +103,35 @@ func NeedsPods(o Observed) bool {
 func (o Observed) isDrained() bool {
 	isKnown := o.API == Reachable && o.Pods.IsRead && !o.Pods.HasMore
 	return isKnown && len(o.nodesToCordon()) == 0 && !slices.ContainsFunc(o.Pods.Pods, func(p ObservedPod) bool { return !p.IsBare || p.IsLeaving })
+}
+
+// isDrainRefused reports whether the cluster has refused for good all that is left of a drain, which no time mends. What it refuses is asked for
+// again while there is something else to do or to wait for.
+func (o Observed) isDrainRefused() bool {
+	switch {
+	case o.API == Unreachable:
+		return o.IsAPIForbidden || o.IsAPIProblemLasting
+	case !o.Pods.IsRead:
+		return o.Pods.IsForbidden
+	}
+	isRefused, isClosed := false, map[string]bool{}
+	for _, n := range o.Nodes {
+		if n.ControlPlane || n.Cordon.IsSet {
+			continue
+		}
+		if !n.Cordon.IsRefused {
+			return false
+		}
+		isRefused, isClosed[n.Name] = true, true
+	}
+	for _, p := range o.Pods.Pods {
+		mayGo := !p.IsBare && !p.IsRefused && !isClosed[p.Node]
+		if p.IsLeaving || mayGo {
+			return false
+		}
+		isRefused = isRefused || p.IsRefused
+	}
+	return isRefused
 }
 
 func (o Observed) nodesToCordon() []NodeVersion {
@@ -180,7 +215,7 @@ func (o Observed) undrained() string {
 	case o.Pods.Error != "":
 		parts = append(parts, o.Pods.Error)
 	}
-	var bare, leaving, kept, others []string
+	var bare, leaving, kept, refused, others []string
 	for _, p := range o.Pods.Pods {
 		name := p.Namespace + "/" + p.Name
 		switch {
@@ -190,6 +225,8 @@ func (o Observed) undrained() string {
 			bare = append(bare, name)
 		case slices.Contains(o.Pods.Kept, name):
 			kept = append(kept, name)
+		case p.IsRefused:
+			refused = append(refused, name)
 		default:
 			others = append(others, name)
 		}
@@ -198,8 +235,10 @@ func (o Observed) undrained() string {
 		what  string
 		names []string
 	}{
+		{"nodes that the cluster lets nobody cordon", o.closedNodes()},
 		{"pods kept by PodDisruptionBudgets", kept},
 		{"pods that are still being deleted", leaving},
+		{"pods that the cluster lets nobody evict", refused},
 		{"pods that were not evicted yet", others},
 		{"pods without a controller, which are not evicted", bare},
 	} {
@@ -212,6 +251,16 @@ func (o Observed) undrained() string {
 	}
 	text := strings.Join(parts, "; ")
 	return strings.ToValidUTF8(text[:min(len(text), maxDrainNote)], "")
+}
+
+// closedNodes are those that the cluster has refused to have cordoned.
+func (o Observed) closedNodes() (names []string) {
+	for _, n := range o.Nodes {
+		if n.Cordon.IsRefused && !n.Cordon.IsSet {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 // drainNote says what was not drained while the machines are stopped.

@@ -69,6 +69,14 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 	silent := func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }
 	unread := func(o *Observed) { o.Pods = WorkerPods{Error: "pods cannot be read: no answer in time"} }
 	more := func(o *Observed) { o.Pods.HasMore = true }
+	refused, elsewhere := podOf("refused"), ObservedPod{Namespace: "shop", Name: "other", UID: "uid-other", Node: "n2"}
+	refused.IsRefused = true
+	closed := workerNode(NodeCordon{IsRefused: true, ResourceVersion: "7"})
+	other := readyNode("n2")
+	other.Cordon = ours
+	revoked := func(o *Observed) { o.API, o.IsAPIProblemLasting = Unreachable, true }
+	unlisted := func(o *Observed) { o.API, o.IsAPIForbidden = Unreachable, true }
+	secret := func(o *Observed) { o.Pods = WorkerPods{IsForbidden: true, Error: "pods cannot be read"} }
 	resting := func(o *Observed) { o.CordonError, o.IsCordonResting = "the server answers with 500", true }
 	for name, row := range map[string]struct {
 		in   Observed
@@ -84,17 +92,37 @@ func TestWorkersAreDrainedBeforeTheStop(t *testing.T) {
 			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(persons)), withPods(podOf("a"))),
 			drain(DrainWorkers{Evict: []ObservedPod{podOf("a")}}),
 		},
-		"pods that are being deleted are waited for":  {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
-		"pods that are not known are waited for":      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
-		"a cluster that is silent is waited for":      {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
-		"further pods are waited for":                 {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
-		"a drain ends when no pod is left":            {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
-		"a drain ends when only bare pods are left":   {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
-		"a drain ends with its budget":                {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
-		"a drain ends when its owner wants none":      {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
-		"a drain ends when no machine runs":           {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
-		"machines are stopped after the drain":        {observedCluster(wantHibernating, drainEnded(time.Second, ""), on, withBudget), stop},
-		"an annotation that comes late drains nobody": {observedCluster(wantHibernating, openRecord(), on, withBudget), stop},
+		"pods that are being deleted are waited for":             {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(leaving)), drain(NoAction{})},
+		"pods that are not known are waited for":                 {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, unread), drain(NoAction{})},
+		"a cluster that is silent is waited for":                 {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, silent), drain(NoAction{})},
+		"further pods are waited for":                            {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(), more), drain(NoAction{})},
+		"a drain ends when no pod is left":                       {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods()), end},
+		"a drain ends when only bare pods are left":              {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(bare)), end},
+		"a drain ends with its budget":                           {observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, withPods(podOf("a"))), end},
+		"a drain ends when its owner wants none":                 {observedCluster(wantHibernating, drainBegan(time.Second), on), end},
+		"a drain ends when no machine runs":                      {observedCluster(wantHibernating, drainBegan(time.Second), actuator.Stopping, withBudget), end},
+		"a drain ends when the cluster refuses all that is left": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, bare)), end},
+		"a drain ends when the cluster refuses what is seen of more": {
+			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused), more), end,
+		},
+		"what the cluster refuses holds up no other pod": {
+			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, podOf("a"))), drain(DrainWorkers{Evict: []ObservedPod{refused, podOf("a")}}),
+		},
+		"pods that are being deleted are waited for beside what the cluster refuses": {
+			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, withPods(refused, leaving)), drain(DrainWorkers{Evict: []ObservedPod{refused}}),
+		},
+		"a drain ends when the cluster lets no node be cordoned": {
+			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), closed), withPods(podOf("a"))), end,
+		},
+		"a node that cannot be cordoned holds up no other": {
+			observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), closed, other), withPods(podOf("a"), elsewhere)),
+			drain(DrainWorkers{Cordon: []NodeVersion{worker}, Evict: []ObservedPod{elsewhere}}),
+		},
+		"a drain ends when the cluster lets no pods be read":          {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, cordoned, secret), end},
+		"a drain ends when the cluster lets no nodes be read":         {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, unlisted), end},
+		"a drain ends when the cluster takes the credentials no more": {observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, revoked), end},
+		"machines are stopped after the drain":                        {observedCluster(wantHibernating, drainEnded(time.Second, ""), on, withBudget), stop},
+		"an annotation that comes late drains nobody":                 {observedCluster(wantHibernating, openRecord(), on, withBudget), stop},
 		"nodes are uncordoned before the cluster runs": {
 			observedCluster("", resumingRecord(time.Second), on, cordoned), expectedPlan{"waking, nodes cordoned", UncordonNodes{[]NodeVersion{worker}}, hivev1.ResumingHibernationReason, hivev1.WaitingForNodesReason, drainInterval},
 		},
@@ -120,6 +148,11 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 	cordoned := apiWithNodes(firstNode(), workerNode(NodeCordon{IsSet: true, IsOurs: true}))
 	leaving, bare := podOf("leaving"), podOf("bare")
 	leaving.IsLeaving, bare.IsBare = true, true
+	refused := podOf("refused")
+	refused.IsRefused = true
+	forbidden := func(o *Observed) {
+		o.Pods.Error = "nodes or pods cannot be changed: the kubeconfig's user may not do this (403)"
+	}
 	kept := func(o *Observed) { o.Pods.Kept = []string{"shop/kept"} }
 	all := withPods(podOf("kept"), podOf("other"), leaving, bare)
 	const left = "pods kept by PodDisruptionBudgets: shop/kept; pods that are still being deleted: shop/leaving; pods that were not evicted yet: shop/other; " +
@@ -137,6 +170,10 @@ func TestWhatWasNotDrainedIsTold(t *testing.T) {
 		"the end of a drain of a silent cluster": {
 			in: observedCluster(wantHibernating, drainBegan(tenMinutes), on, withBudget, func(o *Observed) { o.API, o.APIMessage = Unreachable, "no answer in time" }), want: "Stopping the cluster's 2 machines",
 			left: "the API server does not answer: no answer in time",
+		},
+		"the end of a drain that the cluster refuses": {
+			in: observedCluster(wantHibernating, drainBegan(time.Second), on, withBudget, apiWithNodes(firstNode(), workerNode(NodeCordon{IsRefused: true})), withPods(refused, podOf("other")), forbidden), want: "Stopping the cluster's 2 machines",
+			left: "nodes or pods cannot be changed: the kubeconfig's user may not do this (403); nodes that the cluster lets nobody cordon: n1; pods that the cluster lets nobody evict: shop/refused; pods that were not evicted yet: shop/other",
 		},
 		"an error that was overcome is forgotten": {
 			in:   observedCluster(wantHibernating, drainBegan(time.Minute), on, withBudget, cordoned, withPods(bare), func(o *Observed) { o.Pods.Error = "nodes or pods cannot be changed: x" }),

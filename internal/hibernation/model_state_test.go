@@ -100,6 +100,8 @@ const (
 	podsRun     podState = "run"
 	podsLeave   podState = "are being deleted"
 	podsAreKept podState = "are kept by a budget"
+	// podsAreRefused is a cluster whose credentials may evict nothing.
+	podsAreRefused podState = "may not be evicted"
 
 	notCordoned      cordonState = ""
 	cordonedForDrain cordonState = "cordoned for the drain"
@@ -420,8 +422,12 @@ func (p podState) observe() WorkerPods {
 	if p != noPods {
 		seen.Pods = []ObservedPod{{Namespace: "default", Name: "pod", UID: "uid-pod", Node: nodeName(1), IsLeaving: p == podsLeave}}
 	}
-	if p == podsAreKept {
+	switch p {
+	case podsAreKept:
 		seen.Kept = []string{"default/pod"}
+	case podsAreRefused:
+		seen.Pods[0].IsRefused = true
+	case noPods, podsRun, podsLeave:
 	}
 	return seen
 }

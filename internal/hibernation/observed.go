@@ -63,6 +63,8 @@ type Observed struct {
 	APIMessage string
 	// IsAPIProblemLasting says that the server does not only start: time will not mend it.
 	IsAPIProblemLasting bool
+	// IsAPIForbidden says that it answers, and has refused for good to have its nodes read.
+	IsAPIForbidden bool
 	// IsAPICostly says that it used up what one look may cost, so that it is not looked at often.
 	IsAPICostly bool
 	// Nodes are the cluster's nodes; only with a reachable API.

@@ -8,12 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -61,6 +65,74 @@ func TestWorkersAreDrained(t *testing.T) {
 	s.setPowerState(t, hivev1.PowerStateRunning)
 	s.awaitSettled(t, hivev1.PowerStateRunning)
 	testenv.ExpectEqual(t, "cordoned nodes", map[string]string{readyNodeName: "not", "by-hand": "by a person", "master": "not"}, e.listCordons(t))
+}
+
+// TestADrainThatTheClusterRefusesEndsAtOnce has kubeconfigs of users who lack a right, and a budget that no test would wait for.
+func TestADrainThatTheClusterRefusesEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.startManager(t, clouds())
+	const mayNot = "the kubeconfig's user may not do this (403)"
+	read := rbacv1.PolicyRule{Verbs: []string{"get", "list"}, APIGroups: []string{"", "coordination.k8s.io", "certificates.k8s.io"}, Resources: []string{"nodes", "leases", "certificatesigningrequests"}}
+	readPods := rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"pods"}}
+	cordon := rbacv1.PolicyRule{Verbs: []string{"patch"}, APIGroups: []string{""}, Resources: []string{"nodes"}}
+	evict := rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"pods/eviction"}}
+	for name, row := range map[string]struct {
+		rules []rbacv1.PolicyRule
+		left  []string
+	}{
+		"who may not evict":     {[]rbacv1.PolicyRule{read, readPods, cordon}, []string{"nodes or pods cannot be changed: " + mayNot, "pods that the cluster lets nobody evict: NAMESPACE/web"}},
+		"who may not cordon":    {[]rbacv1.PolicyRule{read, readPods, evict}, []string{"nodes or pods cannot be changed: " + mayNot, "nodes that the cluster lets nobody cordon: " + readyNodeName, "not evicted yet: NAMESPACE/web"}},
+		"who may not list pods": {[]rbacv1.PolicyRule{read, cordon, evict}, []string{"pods cannot be read: " + mayNot}},
+	} {
+		t.Run(name, func(t *testing.T) { // One after the other: they have the node in common.
+			s := e.newCluster(t, func(r *clusterSetup) {
+				r.cd.Annotations = map[string]string{hivev1.DrainBudgetAnnotation: "1h"}
+				r.kubeconfig = e.kubeconfigOf(t, r.cd.Namespace, row.rules)
+			})
+			s.awaitSettled(t, hivev1.PowerStateRunning)
+			e.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: s.key.Namespace, Name: "default"}})
+			web := s.createPod(t, "web", readyNodeName, "ReplicaSet")
+			s.setPowerState(t, hivev1.PowerStateHibernating)
+			s.awaitSettled(t, hivev1.PowerStateHibernating)
+			drain := s.get(t).Status.Hibernation.Drain
+			for _, part := range row.left {
+				if part = strings.ReplaceAll(part, "NAMESPACE", s.key.Namespace); drain == nil || drain.EndedAt == nil || !strings.Contains(drain.Left, part) {
+					t.Errorf("expected a drain that left %q, found %+v", part, drain)
+				}
+			}
+			s.expectTold(t, "the workers were not drained of everything; left: ")
+			testenv.ExpectNoError(t, e.Client.Delete(t.Context(), web))
+			e.uncordon(t)
+		})
+	}
+}
+
+// uncordon has the node be as before a drain that no resume has followed.
+func (e *env) uncordon(t *testing.T) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: readyNodeName}}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}},"spec":{"unschedulable":null,"taints":null}}`, hivev1.CordonedAnnotation)
+	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// kubeconfigOf is the kubeconfig of a service account that is made, with rights everywhere.
+func (e *env) kubeconfigOf(t *testing.T, namespace string, rules []rbacv1.PolicyRule) map[string][]byte {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "limited"}}
+	name, role := metav1.ObjectMeta{Name: namespace + "-limited"}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace + "-limited"}
+	e.ExpectCreated(t, account, &rbacv1.ClusterRole{ObjectMeta: name, Rules: rules}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: name, RoleRef: role, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account.Name}},
+	})
+	token := &authenticationv1.TokenRequest{}
+	testenv.ExpectNoError(t, e.Client.SubResource("token").Create(t.Context(), account, token))
+	data, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: e.Config.Host, CertificateAuthorityData: e.Config.CAData}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: token.Status.Token}},
+		Contexts:  map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
+	})
+	testenv.ExpectNoError(t, err)
+	return map[string][]byte{kubeconfigKey: data}
 }
 
 func (e *env) createNode(t *testing.T, name string, edit func(*corev1.Node)) {

@@ -227,7 +227,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	seen.noteReplacement(look)
 	if look.Err != nil {
 		seen.API, seen.APIMessage = hibernation.Unreachable, targetcluster.DescribeError(look.Err)
-		seen.IsAPIProblemLasting = targetcluster.IsLasting(look.Err)
+		seen.IsAPIProblemLasting, seen.IsAPIForbidden = targetcluster.IsLasting(look.Err), targetcluster.IsRefusedForGood(look.Err)
 		seen.IsAPICostly = targetcluster.IsTooCostly(look.Err) || look.Took > maxFrequentLook
 		return nil
 	}
@@ -301,11 +301,18 @@ func (s *clusterObservation) noteDrain(look targetcluster.Look) {
 	s.Pods = look.Pods
 	if look.PodsErr != nil {
 		s.Pods.Error = "pods cannot be read: " + targetcluster.DescribeError(look.PodsErr)
+		s.Pods.IsForbidden = targetcluster.IsRefusedForGood(look.PodsErr)
 	}
 	if look.Drained.At.IsZero() {
 		return
 	}
 	s.Pods.Kept = look.Drained.Kept
+	for i := range s.Pods.Pods {
+		s.Pods.Pods[i].IsRefused = look.Drained.Refused[targetcluster.NameOfPod(s.Pods.Pods[i])]
+	}
+	for i := range s.Nodes {
+		s.Nodes[i].Cordon.IsRefused = look.Drained.Refused[s.Nodes[i].Name]
+	}
 	if err := look.Drained.Err; err != nil {
 		s.CordonError = targetcluster.DescribeError(err)
 		s.IsCordonResting = s.Now.Sub(look.Drained.At) < replacementRest

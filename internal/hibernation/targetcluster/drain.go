@@ -36,6 +36,10 @@ const (
 	drainTime = 5 * time.Second
 	// maxKeptPods is how many pods are told that budgets have kept.
 	maxKeptPods = 100
+	// maxRefusals is how many names are kept of what the cluster refuses for good.
+	maxRefusals = 2 * maxDrainedPods
+	// refusalMemory is for how long what was refused in one attempt counts in the next ones: not all have their turn in each.
+	refusalMemory = time.Minute
 )
 
 // errEnoughPods ends a list of which enough was read.
@@ -54,7 +58,29 @@ type DrainResult struct {
 	At time.Time
 	// Kept are names of pods that PodDisruptionBudgets have kept.
 	Kept []string
-	Err  error
+	// Refused are the names of nodes and pods of which the cluster has said for good that these credentials may not change them.
+	Refused map[string]bool
+	Err     error
+}
+
+// noteRefusal keeps a name; of more than so many nothing is kept.
+func (r *DrainResult) noteRefusal(name string) {
+	if r.Refused == nil {
+		r.Refused = map[string]bool{}
+	}
+	if len(r.Refused) < maxRefusals {
+		r.Refused[name] = true
+	}
+}
+
+// noteEarlier keeps what an attempt a moment ago was refused.
+func (r *DrainResult) noteEarlier(last DrainResult) {
+	if r.At.Sub(last.At) > refusalMemory {
+		return
+	}
+	for name := range last.Refused {
+		r.noteRefusal(name)
+	}
 }
 
 // ListWorkerPods returns the pods of nodes that are not of the control plane, without those of DaemonSets and those that only their node
@@ -130,39 +156,43 @@ func (j *lookJob) drain(ctx context.Context, client *ClusterClient, now time.Tim
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	j.drained = DrainResult{At: now}
-	note := func(err error) {
+	note := func(name string, err error) {
+		if IsRefusedForGood(err) {
+			j.drained.noteRefusal(name)
+		}
 		if j.drained.Err == nil {
 			j.drained.Err = ignoreDecided(err)
 		}
 	}
 	for _, n := range j.toDrain.Cordon {
-		note(client.setCordon(ctx, n, true))
+		note(n.Name, client.setCordon(ctx, n, true))
 	}
 	for _, n := range j.toDrain.Uncordon {
-		note(client.setCordon(ctx, n, false))
+		note(n.Name, client.setCordon(ctx, n, false))
 	}
 	for _, p := range inTurn(j.toDrain.Evict, j.lastEvicted) {
 		if ctx.Err() != nil {
 			return // The rest has its turn in the next look.
 		}
 		err := client.evictPod(ctx, p)
-		j.lastEvicted = nameOf(p)
+		j.lastEvicted = NameOfPod(p)
 		if k8serrors.HasStatusCause(err, policyv1.DisruptionBudgetCause) || k8serrors.IsTooManyRequests(err) {
 			if len(j.drained.Kept) < maxKeptPods {
-				j.drained.Kept = append(j.drained.Kept, nameOf(p))
+				j.drained.Kept = append(j.drained.Kept, NameOfPod(p))
 			}
 			continue
 		}
-		note(err)
+		note(NameOfPod(p), err)
 	}
 }
 
-func nameOf(p hibernation.ObservedPod) string { return p.Namespace + "/" + p.Name }
+// NameOfPod is how a pod is called among the nodes and pods of a DrainResult.
+func NameOfPod(p hibernation.ObservedPod) string { return p.Namespace + "/" + p.Name }
 
 // inTurn returns pods by their names, those first that come after one.
 func inTurn(pods []hibernation.ObservedPod, last string) []hibernation.ObservedPod {
-	sorted := slices.SortedFunc(slices.Values(pods), func(a, b hibernation.ObservedPod) int { return cmp.Compare(nameOf(a), nameOf(b)) })
-	first := slices.IndexFunc(sorted, func(p hibernation.ObservedPod) bool { return strings.Compare(nameOf(p), last) > 0 })
+	sorted := slices.SortedFunc(slices.Values(pods), func(a, b hibernation.ObservedPod) int { return cmp.Compare(NameOfPod(a), NameOfPod(b)) })
+	first := slices.IndexFunc(sorted, func(p hibernation.ObservedPod) bool { return strings.Compare(NameOfPod(p), last) > 0 })
 	if first <= 0 {
 		return sorted
 	}
@@ -204,7 +234,7 @@ func (c *ClusterClient) evictPod(ctx context.Context, p hibernation.ObservedPod)
 	}
 	request := c.rest.Post().AbsPath("/api/v1/namespaces", p.Namespace, "pods", p.Name, "eviction").SetHeader("Content-Type", "application/json").Body(eviction)
 	if err := c.discardAnswer(ctx, request); err != nil {
-		return fmt.Errorf("evict pod %s: %w", nameOf(p), err)
+		return fmt.Errorf("evict pod %s: %w", NameOfPod(p), err)
 	}
 	return nil
 }

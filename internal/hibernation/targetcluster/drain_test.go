@@ -72,6 +72,9 @@ func drainServer(t *testing.T, pods int) (client *ClusterClient, asked func() []
 		case strings.Contains(r.URL.Path, "kept"):
 			w.WriteHeader(http.StatusTooManyRequests)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":429,"reason":"TooManyRequests","details":{"causes":[{"reason":"DisruptionBudget"}]}}`)
+		case strings.Contains(r.URL.Path, "refused"), strings.Contains(r.URL.Path, "denied"), strings.Contains(r.URL.Path, "early"), strings.Contains(r.URL.Path, "ending"):
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = io.WriteString(w, forbidden(r.URL.Path))
 		case strings.Contains(r.URL.Path, "gone"):
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":404,"reason":"NotFound"}`)
@@ -90,6 +93,20 @@ func drainServer(t *testing.T, pods int) (client *ClusterClient, asked func() []
 		defer func() { requests = nil }()
 		return requests
 	}
+}
+
+// forbidden is what an API server says whose authorizer refuses, or has not read all roles; whose webhook denies; and of a namespace that is being deleted.
+func forbidden(path string) string {
+	message, cause := `pods \"x\" is forbidden: User \"u\" cannot create resource \"pods/eviction\" in API group \"\" in the namespace \"shop\"`, ""
+	switch {
+	case strings.Contains(path, "denied"):
+		message = `admission webhook \"guard\" denied the request: its data moves first`
+	case strings.Contains(path, "early"):
+		message += `: RBAC: clusterrole.rbac.authorization.k8s.io \"admin\" not found`
+	case strings.Contains(path, "ending"):
+		cause = `"details":{"causes":[{"reason":"NamespaceTerminating"}]},`
+	}
+	return `{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden",` + cause + `"message":"` + message + `"}`
 }
 
 func TestOnlySoManyPodsOfWorkersAreKept(t *testing.T) {
@@ -137,6 +154,47 @@ func TestADrainSaysWhatItCouldNotDo(t *testing.T) {
 	(&lookJob{}).drain(t.Context(), client, time.Unix(1, 0))
 	if requests := asked(); len(requests) != 0 {
 		t.Errorf("expected nothing to be asked for, found %q", requests)
+	}
+}
+
+func TestADrainSaysWhatTheClusterRefusesForGood(t *testing.T) {
+	client, asked := drainServer(t, 0)
+	job := &lookJob{toDrain: Drain{Cordon: []hibernation.NodeVersion{{Name: "refused", UID: "uid-node"}}}}
+	for _, name := range []string{"refused-0", "denied", "early", "ending", "kept", "broken", "web", "refused-1"} {
+		job.toDrain.Evict = append(job.toDrain.Evict, hibernation.ObservedPod{Namespace: "shop", Name: name, UID: "uid-" + name})
+	}
+	job.drain(t.Context(), client, time.Unix(1, 0))
+	want := map[string]bool{"refused": true, "shop/refused-0": true, "shop/refused-1": true}
+	if diff := cmp.Diff(want, job.drained.Refused); diff != "" || len(asked()) != 9 {
+		t.Errorf("refused for good (-want +got):\n%s", diff)
+	}
+	if text := DescribeError(job.drained.Err); text != "the kubeconfig's user may not do this (403)" {
+		t.Errorf("expected that the user may not, found %q", text)
+	}
+
+	cluster := &pooledCluster{}
+	for i, attempt := range []struct {
+		after   time.Duration
+		refused string
+		want    map[string]bool
+	}{
+		{0, "a", map[string]bool{"a": true}},
+		{drainPause, "b", map[string]bool{"a": true, "b": true}},
+		{drainPause, "", map[string]bool{"a": true, "b": true}},
+		{2 * refusalMemory, "c", map[string]bool{"c": true}},
+	} {
+		at := cluster.drained.At.Add(attempt.after)
+		if i == 0 {
+			at = time.Unix(1, 0)
+		}
+		job := &lookJob{drained: DrainResult{At: at}}
+		if attempt.refused != "" {
+			job.drained.Refused = map[string]bool{attempt.refused: true}
+		}
+		cluster.noteDone(job)
+		if diff := cmp.Diff(attempt.want, cluster.drained.Refused); diff != "" {
+			t.Errorf("attempt %d: what is refused (-want +got):\n%s", i, diff)
+		}
 	}
 }
 

@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 
+	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/torpor-dev/torpor/internal/egress"
@@ -30,6 +32,17 @@ func IsLasting(err error) bool {
 	status, ok := errors.AsType[*k8serrors.StatusError](err)
 	_, isUntrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	return findOwnError(err) != nil || isUntrusted || k8serrors.IsUnauthorized(err) || ok && isRedirect(status.Status().Code)
+}
+
+// IsRefusedForGood reports whether a server has refused what these credentials may not do, and will. One whose roles are not all there yet
+// names what is missing, a webhook may let the next request pass, and what is in a namespace that is being deleted goes by itself.
+func IsRefusedForGood(err error) bool {
+	status, ok := errors.AsType[*k8serrors.StatusError](err)
+	if !ok || !k8serrors.IsForbidden(err) || k8serrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		return false
+	}
+	message := status.Status().Message
+	return !strings.Contains(message, "RBAC: ") && !strings.Contains(message, "admission webhook ")
 }
 
 func isRedirect(code int32) bool {

@@ -549,6 +549,7 @@ func (c *pooledCluster) noteDone(job *lookJob) {
 	c.made, c.replaced = append(c.made, job.made...), append(c.replaced, job.replaced...)
 	c.lastEvicted = job.lastEvicted
 	if !job.drained.At.IsZero() {
+		job.drained.noteEarlier(c.drained)
 		c.drained = job.drained
 	}
 	if !job.replacement.At.IsZero() {
