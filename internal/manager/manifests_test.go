@@ -172,6 +172,40 @@ func TestPoliciesKnowEveryKindWithASwitch(t *testing.T) {
 	}
 }
 
+// What the manager starts, once the time of a stop is over, it may start also where verbs are asked for.
+func TestTheManagerMayStartWhatItEnds(t *testing.T) {
+	var wanted, granted []string
+	for document := range strings.SplitSeq(readConfig(t, "../examples/policies/verbs.yaml"), "\n---\n") {
+		var policy admissionv1.ValidatingAdmissionPolicy
+		if err := yaml.Unmarshal([]byte(document), &policy); err != nil {
+			t.Fatal(err)
+		}
+		if policy.Spec.MatchConstraints != nil && strings.Contains(document, "check('start')") && policy.Name != "slumber-stop-verbs" {
+			for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+				for _, resource := range rule.Resources {
+					wanted = append(wanted, rule.APIGroups[0]+"/"+resource)
+				}
+			}
+		}
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		if role.Kind == "ClusterRole" && role.Name == "torpor-start-verbs" {
+			for _, rule := range role.Rules {
+				for _, resource := range rule.Resources {
+					granted = append(granted, rule.APIGroups[0]+"/"+resource)
+				}
+			}
+		}
+	}
+	slices.Sort(wanted)
+	slices.Sort(granted)
+	if diff := cmp.Diff(wanted, granted); diff != "" || len(wanted) == 0 {
+		t.Errorf("resources that the manager may start (-want +granted):\n%s", diff)
+	}
+}
+
 // listSwitchedResources returns what a policy is about, if that is Deployments among others. Both kinds of policies have the same rules.
 func listSwitchedResources(policy admissionv1.ValidatingAdmissionPolicy) (all []string) {
 	if policy.Spec.MatchConstraints == nil {

@@ -31,7 +31,7 @@ func newPolicyHub(t *testing.T, file string) *policyHub {
 	h := &policyHub{hub: &hub{Environment: testenv.StartAPIServer(t)}, objects: map[string]client.Object{}}
 	h.InstallCRDs(t)
 	h.installForeignKinds(t)
-	for _, k := range []kind{mysqlClusters(), cfApps(), deployments(), cronJobs(), kustomizations()} {
+	for _, k := range []kind{clusterDeployments(), mysqlClusters(), cfApps(), deployments(), cronJobs(), kustomizations(), slumbers()} {
 		for _, state := range []string{"runs", "stopped"} {
 			obj := k.build(t, h.hub, state)
 			if state == "stopped" {
@@ -43,6 +43,23 @@ func newPolicyHub(t *testing.T, file string) *policyHub {
 	}
 	h.ApplyManifest(t, filepath.Join("..", "examples", "policies", file))
 	return h
+}
+
+// slumbers stop what others are, and are stopped by being suspended.
+func slumbers() kind {
+	return kind{
+		name: "Slumber",
+		build: func(_ testing.TB, h *hub, name string) client.Object {
+			return &torporv1alpha1.Slumber{
+				ObjectMeta: metaOf(h.name(name)),
+				Spec: torporv1alpha1.SlumberSpec{
+					Windows: []torporv1alpha1.SlumberWindow{{Sleep: "0 20 * * *", Wake: "0 7 * * *"}},
+					Waves:   []torporv1alpha1.SlumberWave{{Name: "all", Targets: []torporv1alpha1.SlumberTarget{{Kind: "CFApp"}}}},
+				},
+			}
+		},
+		stop: map[string]any{"spec": map[string]any{"suspend": true}},
+	}
 }
 
 // policyRow is what somebody sends of an object, and what the API server says; nothing if it lets it pass.
@@ -69,6 +86,10 @@ const (
 	runningApp, stoppedApp     = "CFApp runs", "CFApp stopped"
 	runningWeb, stoppedWeb     = "Deployment runs", "Deployment stopped"
 	runningFlux, stoppedFlux   = "Kustomization runs", "Kustomization stopped"
+	runningCluster             = "ClusterDeployment runs"
+	sleepingCluster            = "ClusterDeployment stopped"
+	hibernate, resume          = `{"spec":{"powerState":"Hibernating"}}`, `{"spec":{"powerState":"Running"}}`
+	activeSlumber              = "Slumber runs"
 	unrelatedPatch             = `{"metadata":{"labels":{"a":"b"}}}`
 	stopApp, startApp          = `{"spec":{"desiredState":"STOPPED"}}`, `{"spec":{"desiredState":"STARTED"}}`
 )
@@ -117,6 +138,11 @@ func TestStopPolicies(t *testing.T) {
 			{"CronJob runs", annotatePatch(stopped, "true"), "expected why the object is to be stopped"},
 			{runningFlux, annotatePatch(stopped, "true"), "expected why the object is to be stopped"},
 			{stoppedFlux, annotatePatch(stopped, "false"), ""},
+			{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin"}}`, "spec.reason: expected why the Slumber stops what it selects"},
+			{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin","reason":"nobody works at night"}}`, ""},
+			{activeSlumber, `{"spec":{"suspend":true}}`, ""},
+			{"Slumber stopped", `{"spec":{"suspend":false}}`, "spec.reason: expected why"},
+			{activeSlumber, unrelatedPatch, ""},
 		},
 		"longest-stop.yaml": {
 			{runningMySQL, annotatePatch(clustering, "true"), "[torpor.dev/until]: expected a duration of 4h at most, such as 40m, for the stop of clustering"},
@@ -151,6 +177,9 @@ func TestStopPolicies(t *testing.T) {
 			testenv.Eventually(t, "the policies are followed", func() error {
 				mysql := h.try(t, h.Client, policyRow{runningMySQL, annotatePatch(clustering, "true"), ""})
 				web := h.try(t, h.Client, policyRow{runningWeb, annotatePatch(stopped, "true"), ""})
+				if slumber := h.try(t, h.Client, policyRow{activeSlumber, `{"spec":{"timeZone":"Europe/Berlin"}}`, ""}); file == "reason-required.yaml" && slumber == nil {
+					return errors.New("a Slumber without a reason passes")
+				}
 				return testenv.ErrorIf(mysql == nil || web == nil || h.try(t, h.Client, policyRow{runningApp, stopApp, ""}) == nil, "a stop without anything passes")
 			})
 			for _, row := range rows {
@@ -164,12 +193,11 @@ func TestStopPolicies(t *testing.T) {
 func TestStopVerbs(t *testing.T) {
 	t.Parallel()
 	h := newPolicyHub(t, "verbs.yaml")
-	const noStop, noStart, noRestart = "to have the verb stop", "to have the verb start", "to have the verb restart"
 	stop, start := annotatePatch(mocov1beta2.ClusteringStoppedAnnotation, "true"), annotatePatch(mocov1beta2.ClusteringStoppedAnnotation, "false")
 	extend, moreInstances := annotatePatch(torporv1alpha1.UntilAnnotation, "9h"), annotatePatch(mocov1beta2.StoppedInstancesAnnotation, "[0,1]")
-	restart := annotatePatch(torporv1alpha1.RestartRequestAnnotation, "now")
+	restart, skip := annotatePatch(torporv1alpha1.RestartRequestAnnotation, "now"), annotatePatch(torporv1alpha1.SkipUntilAnnotation, "2099-01-01T00:00:00Z")
 	const manager = "system:serviceaccount:torpor-system:torpor-manager"
-	for user, verbs := range map[string][]string{"writer": {}, "stopper": {"stop"}, "starter": {"start"}, "restarter": {"restart"}, "owner": {"stop", "start", "restart"}, manager: {}} {
+	for user, verbs := range map[string][]string{"writer": {}, "stopper": {"stop"}, "starter": {"start"}, "restarter": {"restart"}, "owner": {"stop", "start", "restart", "hibernate", "resume"}, "hibernator": {"hibernate"}, "waker": {"resume"}, manager: {}} {
 		h.grantWrites(t, user, verbs)
 		refusalOf := func(needed ...string) string {
 			for _, verb := range needed {
@@ -178,7 +206,7 @@ func TestStopVerbs(t *testing.T) {
 					has = has || given == verb
 				}
 				if !has {
-					return map[string]string{"stop": noStop, "start": noStart, "restart": noRestart}[verb]
+					return "to have the verb " + verb
 				}
 			}
 			return ""
@@ -186,6 +214,16 @@ func TestStopVerbs(t *testing.T) {
 		c, err := client.New(h.ImpersonateUser(user), client.Options{Scheme: h.Client.Scheme(), Mapper: h.Client.RESTMapper()})
 		testenv.ExpectNoError(t, err)
 		rows := []policyRow{
+			{runningCluster, hibernate, refusalOf("hibernate")},
+			{sleepingCluster, resume, refusalOf("resume")},
+			{sleepingCluster, extend, refusalOf("hibernate", "resume")},
+			{runningCluster, skip, refusalOf("resume")},
+			{runningCluster, unrelatedPatch, ""},
+			{runningMySQL, skip, refusalOf("start")},
+			{runningApp, skip, refusalOf("start")},
+			{runningWeb, skip, refusalOf("start")},
+			{runningFlux, annotatePatch(torporv1alpha1.StoppedAnnotation, "true"), refusalOf("stop")},
+			{stoppedFlux, annotatePatch(torporv1alpha1.StoppedAnnotation, "false"), refusalOf("start")},
 			{runningMySQL, stop, refusalOf("stop")},
 			{stoppedMySQL, start, refusalOf("start")},
 			{stoppedMySQL, extend, refusalOf("stop", "start")},
@@ -200,6 +238,10 @@ func TestStopVerbs(t *testing.T) {
 			{stoppedWeb, annotatePatch(torporv1alpha1.StoppedAnnotation, "false"), refusalOf("start")},
 			{stoppedWeb, extend, refusalOf("stop", "start")},
 			{runningWeb, unrelatedPatch, ""},
+			{activeSlumber, unrelatedPatch, ""},
+		}
+		if user != manager { // Nobody asks it for one.
+			rows = append(rows, policyRow{activeSlumber, `{"spec":{"suspend":true}}`, refusalOf("stop", "start")})
 		}
 		testenv.Eventually(t, "the roles of "+user+" and the policies are followed", func() error {
 			var errs []error
@@ -220,8 +262,9 @@ func (h *policyHub) grantWrites(t *testing.T, user string, verbs []string) {
 	t.Helper()
 	name := metav1.ObjectMeta{Name: strings.ReplaceAll(user, ":", "-")}
 	h.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{mocov1beta2.GroupVersion().Group, korifiv1alpha1.GroupVersion().Group, "apps"}, Resources: []string{"mysqlclusters", "cfapps", "deployments"},
-		Verbs: append([]string{"get", "patch"}, verbs...),
+		APIGroups: []string{"hive.openshift.io", mocov1beta2.GroupVersion().Group, korifiv1alpha1.GroupVersion().Group, "apps", fluxKind("").Group, torporv1alpha1.GroupVersion().Group},
+		Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps", "deployments", "kustomizations", "slumbers"},
+		Verbs:     append([]string{"get", "patch"}, verbs...),
 	}}}, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
 		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
