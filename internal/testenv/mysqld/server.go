@@ -5,6 +5,7 @@
 package mysqld
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -185,21 +187,23 @@ func (s *Server) Stop(t testing.TB) {
 	s.stopRestarting().Stop(t)
 }
 
-// BinlogSize returns the bytes of all binary logs, which also have what waits to be committed.
-func (s *Server) BinlogSize(t testing.TB) (size int64) {
+// HasLoggedRow reports whether a row that ends with a text is in the binary logs, with the whole of its transaction. That is so before
+// the commit, of which replicas have to be told first. At its recovery a server cuts off the half of a transaction.
+func (s *Server) HasLoggedRow(t testing.TB, text string) bool {
 	t.Helper()
+	// The checksum of the row's event, and the event of the commit: 19 bytes of header, 8 of its number, a checksum.
+	// https://dev.mysql.com/doc/dev/mysql-server/latest/page_protocol_replication_binlog_event.html
+	const checksum, commit = 4, 19 + 8 + 4
 	logs, err := filepath.Glob(filepath.Join(s.dataDir(), "binlog.[0-9]*"))
 	if err != nil || len(logs) == 0 {
 		t.Fatalf("expected binary logs in %s, found %d (%v)", s.dataDir(), len(logs), err)
 	}
-	for _, log := range logs {
-		info, err := os.Stat(log)
-		if err != nil {
-			t.Fatal(err)
-		}
-		size += info.Size()
-	}
-	return size
+	return slices.ContainsFunc(logs, func(log string) bool {
+		events, err := os.ReadFile(log)
+		testenv.ExpectNoError(t, err)
+		_, after, isFound := bytes.Cut(events, []byte(text))
+		return isFound && len(after) >= checksum+commit
+	})
 }
 
 // KillAtOnce kills the server.

@@ -648,15 +648,20 @@ func (n *PodNetwork) findOpener(conn net.Conn) int {
 	if !ok || remote.IP.To4() == nil {
 		return notAnInstance
 	}
-	table, err := os.ReadFile("/proc/net/tcp")
-	if err != nil {
-		return notAnInstance
-	}
 	local := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(remote.IP.To4()), remote.Port)
-	for line := range strings.Lines(string(table)) {
-		fields := strings.Fields(line)
-		if len(fields) > 9 && fields[1] == local {
-			return n.findSocketOwner("socket:[" + fields[9] + "]")
+	// The kernel gives the table page by page, and a line can be missing while others come and go. A replica that is taken for
+	// somebody else would be reached through a cut.
+	const looks = 5
+	for range looks {
+		table, err := os.ReadFile("/proc/net/tcp")
+		if err != nil {
+			return notAnInstance
+		}
+		for line := range strings.Lines(string(table)) {
+			fields := strings.Fields(line)
+			if len(fields) > 9 && fields[1] == local {
+				return n.findSocketOwner("socket:[" + fields[9] + "]")
+			}
 		}
 	}
 	return notAnInstance
