@@ -49,6 +49,7 @@ func controlPlaneCommand() *cobra.Command {
 	f.DurationVar(&c.SigningDuration, "signing-duration", 0, "how long certificates signed for nodes are valid; 0 means a year")
 	f.BoolVar(&c.ApproveServing, "approve-serving", false, "approve the nodes' serving certificates while some node is alive")
 	f.BoolVar(&c.APIOnly, "api-only", false, "leave out the controller manager and the scheduler")
+	f.StringVar(&c.EmulatedVersion, "emulated-version", "", "older version of Kubernetes whose APIs the API server serves, such as 1.35; empty means its own")
 	return cmd
 }
 

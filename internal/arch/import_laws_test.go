@@ -96,6 +96,8 @@ func sharedLaws() []importLaw {
 		pureLaw("internal/statusannotation"),
 		pureLaw("internal/install"),
 		pureLaw("internal/stoprecord"),
+		pureLaw("internal/stoprecord/notes").alsoReaching("internal/stoprecord", "internal/mysql/stops", "internal/stopadapter"),
+		controllerLaw("internal/stoprecord/recordwebhook").alsoReaching("internal/stoprecord/notes", "internal/mysql/stops", "internal/stopadapter"),
 		pureLaw("internal/stopmetrics").alsoReaching("internal/stoprecord"),
 		pureLaw("internal/stopcheck").alsoReaching("internal/stoprecord"),
 		{packages: "internal/buildinfo", reason: "every program says what it is, so this costs no client", mayNotReach: kubernetesClients()},

@@ -78,7 +78,7 @@ func TestUpgradeMatrixSaysWhatIsInstalled(t *testing.T) {
 		"torpor check":            {"internal/preflight/preflight.go", `OldestKubernetes = "(.+)"`, row[1]},
 		"the tests":               {"Makefile", `(?m)^KUBE +:= v(.+)$`, row[2]},
 		"torpor check's record":   {"internal/preflight/preflight.go", `RecordKubernetes = "(.+)"`, row[3]},
-		"the policies of a chart": {"charts/torpor/templates/objects.yaml", `semverCompare ">=(\d+\.\d+)-0"`, row[3]},
+		"the policies of a chart": {"charts/torpor/templates/_objects.tpl", `semverCompare ">=(\d+\.\d+)-0"`, row[3]},
 	} {
 		found := regexp.MustCompile(source.pattern).FindStringSubmatch(readFile(t, source.file))
 		if found == nil || found[1] != source.want {

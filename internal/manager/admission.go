@@ -22,12 +22,14 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	admission "github.com/torpor-dev/torpor/internal/cf/admission"
 	"github.com/torpor-dev/torpor/internal/cf/admission/certrotation"
+	"github.com/torpor-dev/torpor/internal/installation"
+	"github.com/torpor-dev/torpor/internal/stoprecord/recordwebhook"
 )
 
 // webhookService is the Service of config/webhook.
 const webhookService = "torpor-webhook"
 
-// WebhookOptions are how the admission of apps is served.
+// WebhookOptions are how the admission is served: that of apps, and that of who stops something.
 type WebhookOptions struct {
 	// Address is host:port; "0" serves nothing.
 	Address string
@@ -39,8 +41,8 @@ type WebhookOptions struct {
 
 func (o WebhookOptions) isServed() bool { return o.Address != "" && o.Address != "0" }
 
-// addAdmission serves the admission of apps. It is no conditional group: groups run on the leader only, and the webhook's
-// Service leads to every replica. It needs no kind to be installed, and gets no request before config/webhook is. The context
+// addAdmission serves the admission of apps, and notes who stops something. It is no conditional group: groups run on the leader only, and the webhook's
+// Service leads to every replica. It needs no kind to be installed, and gets no request before config/webhook or config/record/webhook is. The context
 // that it returns is for the manager: it ends when the API server no longer asks this replica.
 func addAdmission(ctx context.Context, mgr manager.Manager, o Options) (context.Context, error) {
 	if !o.Webhook.isServed() {
@@ -76,12 +78,13 @@ func buildAdmission(mgr manager.Manager, o Options) (*certrotation.Rotator, webh
 	rotator := &certrotation.Rotator{
 		Reader: mgr.GetAPIReader(), Client: mgr.GetClient(), Namespace: namespace, Service: webhookService,
 		Hosts: []string{webhookService + "." + namespace + ".svc", cmp.Or(host, "localhost")},
-		Kind:  korifiv1alpha1.CFAppKind(), LeavesBundles: o.Webhook.LeavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
+		Kind:  korifiv1alpha1.CFAppKind(), OptionalConfigurations: installation.ListRecordNames(), LeavesBundles: o.Webhook.LeavesBundles, Clock: clock.RealClock{}, Metrics: certrotation.NewMetrics(),
 	}
 	server := webhook.NewServer(webhook.Options{Host: host, Port: port, TLSOpts: []func(*tls.Config){
 		func(c *tls.Config) { c.GetCertificate, c.MinVersion = rotator.GetCertificate, tls.VersionTLS13 },
 	}})
 	admission.Webhooks{Clock: clock.RealClock{}, Manager: admission.AskIdentity(mgr.GetClient())}.Register(server)
+	recordwebhook.Register(server)
 	runnables := []manager.Runnable{server, rotator}
 	if folder := o.Webhook.CertFolder; folder != "" {
 		if rotator.Files, err = certwatcher.New(filepath.Join(folder, corev1.TLSCertKey), filepath.Join(folder, corev1.TLSPrivateKeyKey)); err != nil {
@@ -91,7 +94,7 @@ func buildAdmission(mgr manager.Manager, o Options) (*certrotation.Rotator, webh
 	}
 	for _, r := range runnables {
 		if err := mgr.Add(r); err != nil {
-			return nil, nil, fmt.Errorf("add the admission of apps: %w", err)
+			return nil, nil, fmt.Errorf("add the admission: %w", err)
 		}
 	}
 	return rotator, server, nil

@@ -35,7 +35,7 @@ const (
 	KubernetesCheck Check = "kubernetes"
 	// APIsCheck is whether the API server serves what Torpor's own objects are made of.
 	APIsCheck Check = "apis"
-	// RecordCheck is whether the API server itself can note who stops things.
+	// RecordCheck is what notes who stops things, or could.
 	RecordCheck Check = "record"
 	// DefinitionsCheck is whose the CustomResourceDefinitions are.
 	DefinitionsCheck Check = "definitions"
@@ -155,6 +155,9 @@ type Observed struct {
 	Namespace, Acting string
 	// Missing are rights of NeededRights and GrantingRights that whoever asks has not.
 	Missing []AccessRight
+	// RecordPolicies are the bindings of the policies that note who stops things, and RecordWebhooks the configurations of the webhook that does.
+	RecordPolicies []string
+	RecordWebhooks []WebhookClient
 	// Webhooks are those of the admission of apps, none if it is not installed.
 	Webhooks []WebhookClient
 	// Now is the time of this machine, and ServerTime that of the API server, in whole seconds; Travel is how long the answer took.
@@ -208,13 +211,40 @@ func judgeAPIs(seen Observed) []Finding {
 }
 
 func judgeRecord(seen Observed) []Finding {
-	if slices.Contains(seen.Served, RecordResource()) {
+	isServed, isInstalled := slices.Contains(seen.Served, RecordResource()), seen.Acting == seen.Namespace
+	switch {
+	case len(seen.RecordPolicies) > 0:
+		return []Finding{{RecordCheck, Passed, "policies note who stops things: " + strings.Join(seen.RecordPolicies, ", "), ""}}
+	case len(seen.RecordWebhooks) > 0:
+		return []Finding{judgeRecordWebhooks(seen)}
+	case isServed && !isInstalled:
 		return []Finding{{RecordCheck, Passed, "the API server can note who stops things: kubectl apply -k config/record", ""}}
+	case isServed:
+		return []Finding{{RecordCheck, Warned, "nothing notes who stops clusters, databases and workloads, so it stays unknown", "kubectl apply -k config/record"}}
 	}
 	return []Finding{{
-		RecordCheck, Warned, "mutating admission policies are not served as v1, so who stops clusters and databases stays unknown; apps have a webhook",
-		"upgrade the hub to Kubernetes " + RecordKubernetes + ", or go on without",
+		RecordCheck, Warned, "nothing notes who stops clusters, databases and workloads, so it stays unknown: mutating admission policies are not served as v1, and there is no webhook",
+		"the chart's value record, or kubectl apply -k config/record/webhook beside config/features/record; or upgrade the hub to Kubernetes " + RecordKubernetes,
 	}}
+}
+
+// judgeRecordWebhooks tells of a webhook that is not believed: requests pass, and nobody is named.
+func judgeRecordWebhooks(seen Observed) Finding {
+	var names []string
+	for _, w := range seen.RecordWebhooks {
+		ends, err := findLastExpiry(w.CABundle)
+		if err == nil && !ends.After(seen.Now) {
+			err = fmt.Errorf("expected a caBundle that is valid, found one that ended at %s", ends.UTC().Format(time.RFC3339))
+		}
+		if err != nil {
+			return Finding{
+				RecordCheck, Warned, fmt.Sprintf("%s: %v; who stops something stays unknown", w.Name, err),
+				"let the manager run with --webhook-address and the rights of config/features/record, and see its log",
+			}
+		}
+		names = append(names, w.Name)
+	}
+	return Finding{RecordCheck, Passed, "a webhook notes who stops things while the manager answers: " + strings.Join(names, ", "), ""}
 }
 
 func judgeDefinitions(seen Observed) []Finding {

@@ -47,18 +47,29 @@ func TestJudge(t *testing.T) {
 		want   CheckState
 		says   string
 	}{
-		"an old Kubernetes fails":                      {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
-		"the oldest one that does passes":              {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
-		"a version that nobody can read is told":       {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
-		"a kind that is not served fails":              {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
-		"without mutating policies the record is less": {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "stays unknown"},
-		"definitions that are missing are no trouble":  {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
-		"an older definition is told":                  {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
+		"an old Kubernetes fails":                                                {func(o *Observed) { o.Version = "v1.32.9" }, KubernetesCheck, Failed, "1.33 or later, found v1.32.9"},
+		"the oldest one that does passes":                                        {func(o *Observed) { o.Version = "v1.33.0-eks-1a2b" }, KubernetesCheck, Passed, "v1.33.0-eks-1a2b"},
+		"a version that nobody can read is told":                                 {func(o *Observed) { o.Version = "main" }, KubernetesCheck, Warned, `found "main"`},
+		"a kind that is not served fails":                                        {func(o *Observed) { o.Served = o.Served[1:] }, APIsCheck, Failed, "v1 namespaces"},
+		"without mutating policies the record is less":                           {func(o *Observed) { o.Served = NeededResources() }, RecordCheck, Warned, "there is no webhook"},
+		"policies that nobody has applied are told of an installation that acts": {func(o *Observed) { o.Acting = o.Namespace }, RecordCheck, Warned, "nothing notes who stops"},
+		"policies are named":                                                     {func(o *Observed) { o.RecordPolicies = []string{"torpor-mysql-record"} }, RecordCheck, Passed, "policies note who stops things: torpor-mysql-record"},
+		"a webhook that is trusted notes in place of policies": {func(o *Observed) {
+			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record", CABundle: bundleUntil(t, now().AddDate(0, 1, 0))}}
+		}, RecordCheck, Passed, "a webhook notes who stops things while the manager answers: torpor-mysql-record"},
+		"a webhook that is not trusted notes nothing": {func(o *Observed) {
+			o.Served, o.RecordWebhooks = NeededResources(), []WebhookClient{{Name: "torpor-mysql-record"}}
+		}, RecordCheck, Warned, "torpor-mysql-record: expected a certificate in the caBundle, found 0 bytes of something else; who stops something stays unknown"},
+		"a webhook whose authority has ended notes nothing": {func(o *Observed) {
+			o.RecordWebhooks = []WebhookClient{{CABundle: bundleUntil(t, now().Add(-time.Hour))}}
+		}, RecordCheck, Warned, "found one that ended at 2026-11-24T11:00:00Z"},
+		"definitions that are missing are no trouble": {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Absent)} }, DefinitionsCheck, Passed, "1 are missing"},
+		"an older definition is told":                 {func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Outdated)} }, DefinitionsCheck, Warned, "1 are of another version"},
 		"a foreign definition is told with whose it is": {
 			func(o *Observed) { o.Definitions = []install.Judgement{definition(install.Foreign)} }, DefinitionsCheck, Warned,
 			"another project's, written by hive-operator; left as it is; Torpor lacks status.stops",
 		},
-		"the installation itself may act":              {func(o *Observed) { o.Acting = "torpor-system" }, InstallationCheck, Passed, "torpor-system acts"},
+		"the installation itself may act":              {func(o *Observed) { o.Acting, o.RecordPolicies = "torpor-system", []string{"a"} }, InstallationCheck, Passed, "torpor-system acts"},
 		"another installation fails":                   {func(o *Observed) { o.Acting = "elsewhere" }, InstallationCheck, Failed, "the one of namespace elsewhere acts"},
 		"a missing right fails and is named":           {func(o *Observed) { o.Missing = []AccessRight{needed[0], GrantingRights()[0]} }, RightsCheck, Failed, "none to create namespaces"},
 		"who cannot grant more than they have is told": {func(o *Observed) { o.Missing = GrantingRights() }, RightsCheck, Warned, "escalate clusterroles.rbac.authorization.k8s.io"},

@@ -81,6 +81,14 @@ func StartAPIServer(t testing.TB) *Environment {
 	return startEnvironment(t, "--api-only")
 }
 
+// StartOlder starts an API server that serves every CRD of the repository, and of Kubernetes what an older version does, such as 1.35.
+func StartOlder(t testing.TB, version string) *Environment {
+	t.Helper()
+	e := startEnvironment(t, "--api-only", "--emulated-version", version)
+	e.InstallCRDs(t)
+	return e
+}
+
 // StartControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes, and nodes that
 // report every Pod as running without running it.
 func StartControlPlane(t testing.TB, nodes int) *Environment {

@@ -129,6 +129,20 @@ func (e *Environment) InstallWebhooks(t testing.TB, url string, ca []byte) (*adm
 	return mutating, validating
 }
 
+// InstallRecordWebhooks makes the configurations of config/record/webhook for some features, as InstallWebhooks does.
+func (e *Environment) InstallRecordWebhooks(t testing.TB, url string, ca []byte, features ...string) {
+	t.Helper()
+	for _, feature := range features {
+		noting := &admissionregistrationv1.MutatingWebhookConfiguration{}
+		ExpectNoError(t, openManifest(t, filepath.Join("record", "webhook", feature+".yaml")).Decode(noting))
+		for i := range noting.Webhooks {
+			c := &noting.Webhooks[i].ClientConfig
+			*c = admissionregistrationv1.WebhookClientConfig{URL: new(url + *c.Service.Path), CABundle: ca}
+		}
+		e.ExpectCreated(t, noting)
+	}
+}
+
 func openManifest(t testing.TB, path string) *yaml.YAMLOrJSONDecoder {
 	t.Helper()
 	file, err := os.Open(filepath.Join(filepath.Dir(crdFolder(t)), path))

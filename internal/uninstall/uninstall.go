@@ -70,29 +70,34 @@ func Run(ctx context.Context, o Options) error {
 
 func (o Options) removeWebhooks(ctx context.Context) error {
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	for _, obj := range []client.Object{mutating, validating} {
-		if found, err := o.HasObject(ctx, types.NamespacedName{Name: "torpor"}, obj); err != nil || !found {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		var services []*admissionregistrationv1.ServiceReference
-		for _, w := range mutating.Webhooks {
+	err := errors.Join(o.removeWebhook(ctx, "torpor", mutating), o.removeWebhook(ctx, "torpor", validating))
+	for _, name := range installation.ListRecordNames() {
+		err = errors.Join(err, o.removeWebhook(ctx, name, &admissionregistrationv1.MutatingWebhookConfiguration{}))
+	}
+	return err
+}
+
+// removeWebhook deletes a webhook configuration, unless it leads to another installation.
+func (o Options) removeWebhook(ctx context.Context, name string, obj client.Object) error {
+	if found, err := o.HasObject(ctx, types.NamespacedName{Name: name}, obj); err != nil || !found {
+		return err
+	}
+	var services []*admissionregistrationv1.ServiceReference
+	switch c := obj.(type) {
+	case *admissionregistrationv1.MutatingWebhookConfiguration:
+		for _, w := range c.Webhooks {
 			services = append(services, w.ClientConfig.Service)
 		}
-		for _, w := range validating.Webhooks {
+	case *admissionregistrationv1.ValidatingWebhookConfiguration:
+		for _, w := range c.Webhooks {
 			services = append(services, w.ClientConfig.Service)
-		}
-		if slices.ContainsFunc(services, func(s *admissionregistrationv1.ServiceReference) bool { return s != nil && s.Namespace != o.Namespace }) {
-			o.Print("kept", obj, "it leads to an installation in another namespace")
-			continue
-		}
-		if err := o.DeleteObject(ctx, obj, ""); err != nil {
-			return err
 		}
 	}
-	return nil
+	if slices.ContainsFunc(services, func(s *admissionregistrationv1.ServiceReference) bool { return s != nil && s.Namespace != o.Namespace }) {
+		o.Print("kept", obj, "it leads to an installation in another namespace")
+		return nil
+	}
+	return o.DeleteObject(ctx, obj, "")
 }
 
 func (o Options) removePrograms(ctx context.Context) error {

@@ -78,6 +78,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub.ApplyManifest(t, "webhook/manifests.yaml")
+	hub.ApplyManifest(t, "record/webhook/hibernation.yaml")
 
 	var out bytes.Buffer
 	run := func(dryRun bool, installation string) []string {
@@ -99,6 +100,7 @@ func TestNothingOfTorporIsLeft(t *testing.T) {
 	want := []string{
 		"would delete MutatingWebhookConfiguration torpor",
 		"would delete ValidatingWebhookConfiguration torpor",
+		"would delete MutatingWebhookConfiguration torpor-hibernation-record",
 		"would delete Deployment torpor-system/torpor-manager",
 		"would release CFApp NS/app: from the finalizer " + korifiv1alpha1.AppFinalizer,
 		"would release LRP NS/lrp: from the finalizer " + eiriniv1.LRPFinalizer,

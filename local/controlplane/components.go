@@ -99,7 +99,7 @@ func (c Config) apiServerFlags(p servingPorts, etcd string) []string {
 	if net.ParseIP(c.Address).IsLoopback() {
 		reconciler = "none" // A loopback address is no valid endpoint of the service "kubernetes", so none is kept.
 	}
-	return []string{
+	flags := []string{
 		"--etcd-servers=" + etcd, "--bind-address=" + c.Address, "--advertise-address=" + c.Address,
 		"--endpoint-reconciler-type=" + reconciler,
 		"--secure-port=" + strconv.Itoa(p.API),
@@ -115,6 +115,10 @@ func (c Config) apiServerFlags(p servingPorts, etcd string) []string {
 		"--requestheader-username-headers=X-Remote-User",
 		"--proxy-client-cert-file=" + pki("front-proxy.crt"), "--proxy-client-key-file=" + pki("front-proxy.key"),
 	}
+	if c.EmulatedVersion != "" {
+		flags = append(flags, "--emulated-version="+c.EmulatedVersion)
+	}
+	return flags
 }
 
 func (c Config) controllerManagerFlags() []string {

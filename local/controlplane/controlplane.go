@@ -42,6 +42,8 @@ type Config struct {
 	ApproveServing bool
 	// APIOnly leaves out the controller manager and the scheduler.
 	APIOnly bool
+	// EmulatedVersion is an older version of Kubernetes, such as 1.35, whose APIs the API server serves; its own if it is empty.
+	EmulatedVersion string
 }
 
 // servingPorts are kept in the folder, so that kubeconfigs stay true over a restart.

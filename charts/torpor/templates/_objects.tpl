@@ -7,3 +7,15 @@
 {{- end }}
 {{- end }}
 {{- end }}
+{{/* What notes who stops things: policy, webhook or off. A hub lists its kinds; helm template knows none, and goes by the version. */}}
+{{- define "torpor.record" }}
+{{- $noted := false }}
+{{- range .Values.features }}{{ if $.Files.Get (printf "files/record/%s.yaml" .) }}{{ $noted = true }}{{ end }}{{ end }}
+{{- $served := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" }}
+{{- $unasked := not (.Capabilities.APIVersions.Has "apps/v1/Deployment") }}
+{{- if not $noted }}off
+{{- else if ne .Values.record "auto" }}{{ .Values.record }}
+{{- else if or $served (and $unasked (semverCompare ">=1.36-0" .Capabilities.KubeVersion.Version)) }}policy
+{{- else }}webhook
+{{- end }}
+{{- end }}

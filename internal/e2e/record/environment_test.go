@@ -20,6 +20,9 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
+// olderKubernetes serves no policies that note who stops something.
+const olderKubernetes = "1.33"
+
 // anotherProgram is a field manager, which says nothing about who sends a request.
 const anotherProgram = "another-program"
 
@@ -36,14 +39,27 @@ type hub struct {
 
 func newHub(t testing.TB, features ...string) *hub {
 	t.Helper()
-	h := &hub{Environment: testenv.Start(t)}
+	h := enableManager(t, testenv.Start(t))
+	for _, feature := range features {
+		h.ApplyManifest(t, "record/"+feature+".yaml") // The API server follows it a moment later.
+	}
+	return h
+}
+
+// newOlderHub is one whose API server knows nothing of such policies.
+func newOlderHub(t testing.TB) *hub {
+	t.Helper()
+	return enableManager(t, testenv.StartOlder(t, olderKubernetes))
+}
+
+// enableManager gives the manager its rights, and lets the API server refuse false names.
+func enableManager(t testing.TB, env *testenv.Environment) *hub {
+	t.Helper()
+	h := &hub{Environment: env}
 	user := h.ApplyManagerRoles(t, metav1.NamespaceDefault)
 	limited := *h.Environment
 	limited.Config = h.ImpersonateUser(user)
 	h.manager = &limited
-	for _, feature := range features {
-		h.ApplyManifest(t, "record/"+feature+".yaml") // The API server follows it a moment later.
-	}
 	return h
 }
 

@@ -159,11 +159,34 @@ type managedHub struct {
 
 func newManagedHub(t testing.TB) *managedHub {
 	t.Helper()
+	binary := managerBinary(t)
+	return manageHub(t, newHub(t, features()...), binary)
+}
+
+// newOlderManagedHub has webhooks in place of policies, of which its API server knows nothing.
+func newOlderManagedHub(t testing.TB) *managedHub {
+	t.Helper()
+	binary := managerBinary(t)
+	h := manageHub(t, newOlderHub(t), binary)
+	h.InstallRecordWebhooks(t, "https://"+h.webhooks, nil, features()...)
+	return h
+}
+
+// features are those of whose kinds it is noted who stops them.
+func features() []string { return []string{"hibernation", "mysql", "workloads"} }
+
+func managerBinary(t testing.TB) string {
+	t.Helper()
 	binary := os.Getenv("TORPOR_BINARY")
 	if binary == "" {
 		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
 	}
-	h := &managedHub{hub: newHub(t, "hibernation", "mysql", "workloads"), binary: binary, probes: testenv.FreeAddress(t), webhooks: testenv.FreeAddress(t)}
+	return binary
+}
+
+func manageHub(t testing.TB, of *hub, binary string) *managedHub {
+	t.Helper()
+	h := &managedHub{hub: of, binary: binary, probes: testenv.FreeAddress(t), webhooks: testenv.FreeAddress(t)}
 	h.InstallWebhooks(t, "https://"+h.webhooks, nil)
 	h.installForeignKinds(t)
 	return h
@@ -182,12 +205,18 @@ func (h *managedHub) startManager(t testing.TB) *testenv.Process {
 func (h *managedHub) waitUntilNoted(t testing.TB) {
 	t.Helper()
 	h.WaitForAppAdmission(t, metav1.NamespaceDefault, korifiv1alpha1.FirstRevision)
+	h.waitUntilKindsAreNoted(t)
+}
+
+// waitUntilKindsAreNoted waits for all kinds but apps.
+func (h *hub) waitUntilKindsAreNoted(t testing.TB) {
+	t.Helper()
 	for _, k := range kinds() {
 		if !k.isStoppedWhenNew {
 			continue
 		}
 		testenv.Eventually(t, "stops of a "+k.name+" are noted", func() error {
-			tried := k.build(t, h.hub, "tried")
+			tried := k.build(t, h, "tried")
 			merge(t, tried, k.stop)
 			if err := h.Client.Create(t.Context(), tried, client.DryRunAll); err != nil {
 				return fmt.Errorf("try a creation: %w", err)

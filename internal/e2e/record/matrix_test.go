@@ -140,20 +140,31 @@ func (c cell) String() string {
 // TestEveryoneIsNamed has each role do each thing to each kind: 49 cells of each.
 func TestEveryoneIsNamed(t *testing.T) {
 	t.Parallel()
-	h := newManagedHub(t)
+	newManagedHub(t).expectEveryoneNamed(t, roles(), 343)
+}
+
+// TestEveryoneIsNamedByTheWebhook has three roles do so where the API server serves no policies that could note them.
+func TestEveryoneIsNamedByTheWebhook(t *testing.T) {
+	t.Parallel()
+	forger, applier, replacer := roles()[1], roles()[4], roles()[5]
+	newOlderManagedHub(t).expectEveryoneNamed(t, []role{forger, applier, replacer}, 147)
+}
+
+func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
+	t.Helper()
 	h.startManager(t)
 	h.waitUntilNoted(t)
 	h.allowCarol(t)
 	var cells []cell
 	clients := map[string]client.Client{earlier: h.clientOf(t, earlier)}
-	for _, r := range roles() {
+	for _, r := range roles {
 		c, err := client.New(r.connect(h.hub), client.Options{Scheme: h.Client.Scheme(), Mapper: h.Client.RESTMapper()})
 		testenv.ExpectNoError(t, err)
 		clients[r.user] = c
 	}
 	for k, of := range kinds() {
 		for v, what := range verbs() {
-			for r, who := range roles() {
+			for r, who := range roles {
 				c := cell{kind: of, verb: what, role: who, obj: of.build(t, h.hub, fmt.Sprintf("cell-%d-%d-%d", k, v, r))}
 				c.prepare(t, clients[earlier])
 				cells = append(cells, c)
@@ -166,15 +177,15 @@ func TestEveryoneIsNamed(t *testing.T) {
 		}
 		c.run(t, clients[c.role.user])
 	}
-	if len(cells) != 343 {
-		t.Errorf("expected 343 cells, found %d", len(cells))
+	if len(cells) != want {
+		t.Errorf("expected %d cells, found %d", want, len(cells))
 	}
 	for _, c := range cells {
 		c.expectRecord(t, h.hub, c.nameOf(c.verb.stoppedBy), c.nameOf(c.verb.startedBy))
 	}
-	h.WaitForEvent(t, metav1.NamespaceDefault, "RevisionBegan", "Stop by "+roles()[1].user)
-	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventStopped, "asked for by "+roles()[1].user)
-	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventRestored, "started by "+roles()[1].user)
+	h.WaitForEvent(t, metav1.NamespaceDefault, "RevisionBegan", "Stop by "+roles[1].user)
+	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventStopped, "asked for by "+roles[1].user)
+	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventRestored, "started by "+roles[1].user)
 }
 
 // allowCarol lets carol do what she has to, and no more.

@@ -68,7 +68,7 @@ func (o Observer) Observe(ctx context.Context) (preflight.Observed, error) {
 	if seen.Definitions, err = judgeDefinitions(ctx, definitions); err != nil {
 		return seen, err
 	}
-	if seen.Webhooks, err = listWebhooks(ctx, kube); err != nil {
+	if err := observeWebhooks(ctx, kube, &seen); err != nil {
 		return seen, err
 	}
 	lease, err := kube.CoordinationV1().Leases(installation.LeaseNamespace).Get(ctx, installation.LeaseName, metav1.GetOptions{})
@@ -192,6 +192,27 @@ func judgeDefinitions(ctx context.Context, hub clientset.Interface) ([]install.J
 		all = append(all, judgement)
 	}
 	return all, nil
+}
+
+// observeWebhooks looks for what notes who stops things, and for the admission of apps.
+func observeWebhooks(ctx context.Context, kube kubernetes.Interface, seen *preflight.Observed) (err error) {
+	for _, name := range installation.ListRecordNames() {
+		_, err := kube.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
+		if err == nil {
+			seen.RecordPolicies = append(seen.RecordPolicies, name)
+		} else if !k8serrors.IsNotFound(err) { // Also where the API server serves no such kind.
+			return fmt.Errorf("read the binding of the policy %s: %w", name, err)
+		}
+		noting, err := kube.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !k8serrors.IsNotFound(err) {
+			return fmt.Errorf("read the webhook configuration %s: %w", name, err)
+		}
+		if err == nil && len(noting.Webhooks) > 0 {
+			seen.RecordWebhooks = append(seen.RecordWebhooks, preflight.WebhookClient{Name: name, CABundle: noting.Webhooks[0].ClientConfig.CABundle})
+		}
+	}
+	seen.Webhooks, err = listWebhooks(ctx, kube)
+	return err
 }
 
 // listWebhooks returns none where the admission of apps is not installed.

@@ -89,6 +89,28 @@ func TestHubIsLookedAt(t *testing.T) {
 	}, "clusterdeployments.hive.openshift.io: another project's", "namespace elsewhere acts", "mutate-cfapps.torpor.dev: expected a certificate")
 }
 
+// TestWhatNotesWhoStopsThingsIsTold looks at an API server with the policies, and at an older one before and after it has the webhook.
+func TestWhatNotesWhoStopsThingsIsTold(t *testing.T) {
+	t.Parallel()
+	expect := func(env *testenv.Environment, want preflight.CheckState, says string) {
+		t.Helper()
+		seen, err := Observer{Config: env.Config, Namespace: "torpor-system", Clock: clock.RealClock{}}.Observe(t.Context())
+		testenv.ExpectNoError(t, err)
+		for _, f := range preflight.Judge(seen) {
+			if f.Check == preflight.RecordCheck && (f.State != want || !strings.Contains(f.Message, says)) {
+				t.Errorf("expected %s and %q, found %+v", want, says, f)
+			}
+		}
+	}
+	newer, older := testenv.Start(t), testenv.StartOlder(t, "1.33")
+	expect(newer, preflight.Passed, "kubectl apply -k config/record")
+	newer.ApplyManifest(t, "record/hibernation.yaml")
+	expect(newer, preflight.Passed, "policies note who stops things: torpor-hibernation-record")
+	expect(older, preflight.Warned, "there is no webhook")
+	older.ApplyManifest(t, "record/webhook/hibernation.yaml")
+	expect(older, preflight.Warned, "torpor-hibernation-record: expected a certificate in the caBundle, found 0 bytes")
+}
+
 // shiftedClock is an API server whose clock is wrong.
 type shiftedClock struct {
 	next http.RoundTripper

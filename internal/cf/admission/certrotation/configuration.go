@@ -20,31 +20,41 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// configuration is one of the two objects that tell the API server whom to ask.
+// configuration is one of the objects that tell the API server whom to ask.
 type configuration struct {
-	kind string
-	obj  client.Object
+	kind, name string
+	// isOptional says that nothing is missing without it.
+	isOptional bool
+	obj        client.Object
 	// clients are parts of obj.
 	clients []*admissionregistrationv1.WebhookClientConfig
 }
 
-// readConfigurations leaves out what is not installed, and names it.
-func (r *Rotator) readConfigurations(ctx context.Context) (found []configuration, missing []string, err error) {
-	mutating := &admissionregistrationv1.MutatingWebhookConfiguration{}
-	validating := &admissionregistrationv1.ValidatingWebhookConfiguration{}
-	for _, c := range []configuration{{kind: "MutatingWebhookConfiguration", obj: mutating}, {kind: "ValidatingWebhookConfiguration", obj: validating}} {
-		err := r.Reader.Get(ctx, client.ObjectKey{Name: configurationName}, c.obj)
-		if k8serrors.IsNotFound(err) {
-			missing = append(missing, c.kind)
+func (r *Rotator) listConfigurations() []configuration {
+	all := []configuration{
+		{kind: "MutatingWebhookConfiguration", name: configurationName, obj: &admissionregistrationv1.MutatingWebhookConfiguration{}},
+		{kind: "ValidatingWebhookConfiguration", name: configurationName, obj: &admissionregistrationv1.ValidatingWebhookConfiguration{}},
+	}
+	for _, name := range r.OptionalConfigurations {
+		all = append(all, configuration{kind: "MutatingWebhookConfiguration", name: name, isOptional: true, obj: &admissionregistrationv1.MutatingWebhookConfiguration{}})
+	}
+	return all
+}
+
+// readConfigurations leaves out what is not installed, and returns that, too.
+func (r *Rotator) readConfigurations(ctx context.Context) (found, missing []configuration, err error) {
+	for _, c := range r.listConfigurations() {
+		err := r.Reader.Get(ctx, client.ObjectKey{Name: c.name}, c.obj)
+		// Roles of an earlier version know no optional one.
+		if k8serrors.IsNotFound(err) || c.isOptional && k8serrors.IsForbidden(err) {
+			missing = append(missing, c)
 			continue
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("read the %s %s: %w", c.kind, configurationName, err)
+			return nil, nil, fmt.Errorf("read the %s %s: %w", c.kind, c.name, err)
 		}
+		c.clients = clientConfigs(c.obj)
 		found = append(found, c)
-	}
-	for i := range found {
-		found[i].clients = clientConfigs(found[i].obj)
 	}
 	return found, missing, nil
 }
@@ -105,7 +115,7 @@ func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 			continue
 		}
 		if err := r.Client.Patch(ctx, c.obj, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-			return fmt.Errorf("tell the API server in the %s whom to trust: %w", c.kind, err)
+			return fmt.Errorf("tell the API server in the %s %s whom to trust: %w", c.kind, c.name, err)
 		}
 	}
 	return nil
@@ -114,7 +124,7 @@ func (r *Rotator) injectBundles(ctx context.Context, trusted []byte) error {
 // findMistrust returns why the API server would not ask this replica, or not believe it. An error is about the look itself.
 func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mistrust, err error) {
 	served, err := r.isKindServed(ctx)
-	if err != nil || !served {
+	if err != nil {
 		return nil, err
 	}
 	configurations, missing, err := r.readConfigurations(ctx)
@@ -122,21 +132,26 @@ func (r *Rotator) findMistrust(ctx context.Context, cert *tls.Certificate) (mist
 		return nil, err
 	}
 	var found []error
-	for _, kind := range missing {
-		found = append(found, fmt.Errorf("expected the %s %s, found none: apply config/webhook", kind, configurationName))
+	for _, c := range missing {
+		if served && !c.isOptional {
+			found = append(found, fmt.Errorf("expected the %s %s, found none: apply config/webhook", c.kind, c.name))
+		}
 	}
 	for _, c := range configurations {
+		if !served && !c.isOptional {
+			continue
+		}
 		for _, config := range c.clients {
-			found = append(found, r.judge(c.kind, config, cert))
+			found = append(found, r.judge(c, config, cert))
 		}
 	}
 	return errors.Join(found...), nil
 }
 
-func (r *Rotator) judge(kind string, config *admissionregistrationv1.WebhookClientConfig, cert *tls.Certificate) error {
+func (r *Rotator) judge(of configuration, config *admissionregistrationv1.WebhookClientConfig, cert *tls.Certificate) error {
 	if !r.isOwn(config) {
 		return fmt.Errorf("expected the %s %s to lead to the Service %s/%s of this installation, found %s: run one Torpor, or let the configuration lead here",
-			kind, configurationName, r.Namespace, r.Service, cmp.Or(targetHost(config), "no address"))
+			of.kind, of.name, r.Namespace, r.Service, cmp.Or(targetHost(config), "no address"))
 	}
 	if len(config.CABundle) == 0 && r.Files != nil {
 		return nil // The API server trusts what its own machine trusts, and nobody but it knows what that is.
@@ -149,7 +164,7 @@ func (r *Rotator) judge(kind string, config *admissionregistrationv1.WebhookClie
 		}
 	}
 	if _, err := cert.Leaf.Verify(options); err != nil {
-		return fmt.Errorf("expected the %s %s to trust the certificate of this replica, found %w: its caBundle is kept by somebody else, or not yet written", kind, configurationName, err)
+		return fmt.Errorf("expected the %s %s to trust the certificate of this replica, found %w: its caBundle is kept by somebody else, or not yet written", of.kind, of.name, err)
 	}
 	return nil
 }

@@ -53,6 +53,8 @@ type Rotator struct {
 	LeavesBundles bool
 	// Kind is what the webhook admits: while it is not served, nothing is missing.
 	Kind schema.GroupVersionKind
+	// OptionalConfigurations are the names of more MutatingWebhookConfigurations, which need not be there.
+	OptionalConfigurations []string
 	// Clock tells the time and ticks.
 	Clock   clock.Clock
 	Metrics *Metrics
@@ -91,7 +93,7 @@ func (*Rotator) NeedLeaderElection() bool { return false }
 
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=torpor-system,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=torpor-system,resourceNames=torpor-webhook,verbs=get;update
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=torpor,verbs=get;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=torpor;torpor-hibernation-record;torpor-mysql-record;torpor-workloads-record,verbs=get;patch
 
 // Start keeps the certificate until ctx ends. What goes wrong is tried again; the last certificate serves on.
 func (r *Rotator) Start(ctx context.Context) error {

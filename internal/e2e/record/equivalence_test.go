@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoprecord/recordwebhook"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+const (
+	objectsOfKind, requestsOfObject = 14, 9
+	heldFinalizer                   = "example.com/held"
+)
+
+// webhookHub is an API server of an older version, which asks a webhook in the test's own process.
+type webhookHub struct {
+	*hub
+	// questions counts what it was asked.
+	questions *atomic.Int32
+}
+
+// countingServer is as much of a webhook server as the webhook needs.
+type countingServer struct {
+	webhook.Server
+	mux       *http.ServeMux
+	questions *atomic.Int32
+}
+
+func (s countingServer) Register(path string, hook http.Handler) {
+	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+		s.questions.Add(1)
+		hook.ServeHTTP(w, r)
+	})
+}
+
+func newWebhookHub(t *testing.T) *webhookHub {
+	t.Helper()
+	h := &webhookHub{newOlderHub(t), &atomic.Int32{}}
+	server := countingServer{mux: http.NewServeMux(), questions: h.questions}
+	recordwebhook.Register(server)
+	web := httptest.NewTLSServer(server.mux)
+	t.Cleanup(web.Close)
+	h.InstallRecordWebhooks(t, web.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), features()...)
+	h.installForeignKinds(t)
+	h.waitUntilKindsAreNoted(t)
+	return h
+}
+
+// notedKind is one whose annotations are compared, and what requests say of it.
+type notedKind struct {
+	kind
+	// switches and others are annotations, with the values that they get.
+	switches, others map[string][]string
+}
+
+func notedKinds() []notedKind {
+	names := []string{forged, earlier}
+	versions := []string{"1", "new"}
+	ends := []string{"8h", "9h", "", strings.Repeat("ü", 64), strings.Repeat("ü", 65)}
+	endNotes := []string{"8h by " + forged, "9h by " + earlier}
+	of := func(prefix string) map[string][]string {
+		until := "torpor.dev/" + prefix + "until"
+		return map[string][]string{until: ends, until + torporv1alpha1.NotedSuffix: endNotes, "torpor.dev/" + prefix + "reason": {"disks", "no budget"}}
+	}
+	requester := func(prefix string) map[string][]string {
+		return map[string][]string{"torpor.dev/" + prefix + "requested-by": names, "torpor.dev/" + prefix + "request-version": versions}
+	}
+	values := []string{"true", "true", "false", "yes"}
+	switched := map[string][]string{torporv1alpha1.StoppedAnnotation: values}
+	record := map[string][]string{torporv1alpha1.StopsAnnotation: {"[]", "[{}]"}, torporv1alpha1.RestoreAnnotation: {"{}", "x"}, "slumber.torpor.dev/nights": {"a", "b"}}
+	foreign := map[string][]string{"example.com/a": {"1", "2"}}
+	return []notedKind{
+		{clusterDeployments(), nil, union(of(""), requester(""), foreign)},
+		{
+			mysqlClusters(),
+			map[string][]string{
+				mocov1beta2.ClusteringStoppedAnnotation: values, mocov1beta2.ReconciliationStoppedAnnotation: values,
+				mocov1beta2.StoppedInstancesAnnotation: {"[0]", " [ 0 ,12]", "[]", "[0", "[-1]"},
+			},
+			union(of(""), of("clustering-"), of("reconciliation-"), of("instances-"), requester("clustering-"), requester("reconciliation-"), requester("instances-"), foreign),
+		},
+		{deployments(), switched, union(of(""), requester(""), record, foreign)},
+		{kustomizations(), switched, union(of(""), requester(""), record, foreign)},
+	}
+}
+
+func union(all ...map[string][]string) map[string][]string {
+	one := map[string][]string{}
+	for _, some := range all {
+		maps.Copy(one, some)
+	}
+	return one
+}
+
+// generatedRequest is one that is sent to both API servers.
+type generatedRequest struct {
+	method, user, fieldManager string
+	// annotations are set, and removed that have no value.
+	annotations map[string]*string
+	// powerState is set if it is not empty.
+	powerState hivev1.PowerState
+}
+
+func pick[T any](random *rand.Rand, all []T) T { return all[random.IntN(len(all))] }
+
+func (k notedKind) generate(random *rand.Rand) generatedRequest {
+	r := generatedRequest{
+		method: pick(random, []string{"patch", "patch", "update", "apply"}), user: pick(random, []string{"alice", "bob", "system:serviceaccount:default:gitops"}),
+		fieldManager: pick(random, []string{"kubectl-edit", anotherProgram, "torpor-workloads"}), annotations: map[string]*string{},
+	}
+	choose := func(from map[string][]string, likely float64) {
+		for _, name := range slices.Sorted(maps.Keys(from)) {
+			switch {
+			case random.Float64() >= likely:
+			case random.IntN(4) == 0:
+				r.annotations[name] = nil
+			default:
+				r.annotations[name] = new(pick(random, from[name]))
+			}
+		}
+	}
+	choose(k.switches, 0.4)
+	choose(k.others, 0.15)
+	if k.switches == nil && random.IntN(2) == 0 {
+		r.powerState = pick(random, []hivev1.PowerState{hivev1.PowerStateHibernating, hivev1.PowerStateRunning})
+	}
+	return r
+}
+
+// change is the request as the fields of a merge patch.
+func (r generatedRequest) change() map[string]any {
+	annotations := map[string]any{}
+	for name, value := range r.annotations {
+		if annotations[name] = nil; value != nil {
+			annotations[name] = *value
+		}
+	}
+	change := map[string]any{"metadata": map[string]any{"annotations": annotations}}
+	if r.powerState != "" {
+		change["spec"] = map[string]any{"powerState": r.powerState}
+	}
+	return change
+}
+
+// mergeInto makes the change of an object that is sent as a whole.
+func (r generatedRequest) mergeInto(t *testing.T, obj client.Object) {
+	t.Helper()
+	set := r.change()
+	annotations := obj.GetAnnotations()
+	for name, value := range r.annotations {
+		if value == nil {
+			delete(annotations, name)
+			delete(set["metadata"].(map[string]any)["annotations"].(map[string]any), name)
+		}
+	}
+	obj.SetAnnotations(annotations)
+	merge(t, obj, set)
+}
+
+func (r generatedRequest) send(t *testing.T, c client.Client, obj client.Object) error {
+	t.Helper()
+	switch owner := client.FieldOwner(r.fieldManager); r.method {
+	case "create":
+		r.mergeInto(t, obj)
+		return c.Create(t.Context(), obj, owner)
+	case "patch":
+		return c.Patch(t.Context(), obj, mergePatch(t, r.change()), owner)
+	case "update":
+		r.mergeInto(t, obj)
+		return c.Update(t.Context(), obj, owner)
+	default:
+		return r.apply(t, c, obj)
+	}
+}
+
+func (r generatedRequest) apply(t *testing.T, c client.Client, obj client.Object) error {
+	t.Helper()
+	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
+	testenv.ExpectNoError(t, err)
+	applied := &unstructured.Unstructured{Object: map[string]any{}}
+	if r.powerState != "" {
+		applied.Object["spec"] = map[string]any{"powerState": string(r.powerState)}
+	}
+	applied.SetGroupVersionKind(gvk)
+	applied.SetNamespace(obj.GetNamespace())
+	applied.SetName(obj.GetName())
+	annotations := map[string]string{}
+	for name, value := range r.annotations {
+		if value != nil {
+			annotations[name] = *value
+		}
+	}
+	applied.SetAnnotations(annotations)
+	if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner(r.fieldManager), client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply: %w", err)
+	}
+	return c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj)
+}
+
+// comparedObject is one of the two that get the same requests.
+type comparedObject struct {
+	hub      *hub
+	obj      client.Object
+	versions []string
+}
+
+// send returns what the annotations say then, with steps in place of versions: an API server may write what changes nothing, or leave it.
+func (o *comparedObject) send(t *testing.T, r generatedRequest) (map[string]string, string) {
+	t.Helper()
+	err := r.send(t, o.hub.clientOf(t, r.user), o.obj)
+	found := map[string]string{}
+	for name, value := range o.obj.GetAnnotations() {
+		for step, version := range slices.Backward(o.versions) {
+			if version == value {
+				value = fmt.Sprintf("version after step %d", step)
+				break
+			}
+		}
+		found[name] = value
+	}
+	o.versions = append(o.versions, o.obj.GetResourceVersion())
+	return found, string(k8serrors.ReasonForError(err))
+}
+
+// TestTheWebhookNotesWhatThePoliciesDo sends the same requests to an API server with the policies and to one that asks the webhook.
+func TestTheWebhookNotesWhatThePoliciesDo(t *testing.T) {
+	t.Parallel()
+	byPolicies, byWebhook := newHub(t, features()...), newWebhookHub(t).hub
+	byPolicies.installForeignKinds(t)
+	byPolicies.waitUntilKindsAreNoted(t)
+	sent, noted := 0, 0
+	for at, k := range notedKinds() {
+		byPolicies.waitUntilForgeriesAreRefused(t, k.kind)
+		byWebhook.waitUntilForgeriesAreRefused(t, k.kind)
+		for i := range objectsOfKind {
+			random := rand.New(rand.NewPCG(uint64(at), uint64(i)))
+			name := fmt.Sprintf("compared-%d-%d", at, i)
+			policies, webhooks := comparedObject{hub: byPolicies, obj: k.build(t, byPolicies, name)}, comparedObject{hub: byWebhook, obj: k.build(t, byWebhook, name)}
+			for step := range requestsOfObject {
+				r := k.generate(random)
+				if step == 0 {
+					r.method = "create"
+				}
+				if isDeleted := i%4 == 0; isDeleted && step == requestsOfObject-2 {
+					policies.delete(t)
+					webhooks.delete(t)
+				}
+				want, wantError := policies.send(t, r)
+				found, foundError := webhooks.send(t, r)
+				if diff := cmp.Diff(want, found); diff != "" || wantError != foundError {
+					t.Fatalf("%s %s, step %d, %+v: expected %q as from the policies, found %q (-policies +webhook):\n%s", k.name, name, step, r.change(), wantError, foundError, diff)
+				}
+				sent++
+				for _, note := range k.notes {
+					if found[note] == r.user {
+						noted++
+						break
+					}
+				}
+			}
+		}
+	}
+	if sent != 4*objectsOfKind*requestsOfObject || noted < sent/4 {
+		t.Errorf("expected %d requests and a note of many, found %d and %d", 4*objectsOfKind*requestsOfObject, sent, noted)
+	}
+}
+
+// waitUntilForgeriesAreRefused waits for the policies that refuse names where nothing is noted, as of what is being deleted.
+func (h *hub) waitUntilForgeriesAreRefused(t *testing.T, k kind) {
+	t.Helper()
+	probe := comparedObject{hub: h, obj: k.build(t, h, "forged")}
+	h.ExpectCreated(t, probe.obj)
+	probe.delete(t)
+	testenv.Eventually(t, "a forged name is refused", func() error {
+		tried, _ := probe.obj.DeepCopyObject().(client.Object)
+		err := h.Client.Patch(t.Context(), tried, mergePatch(t, annotated(nil, map[string]string{k.notes[0]: forged})), client.DryRunAll)
+		return testenv.ErrorIf(!k8serrors.IsInvalid(err), "expected a refusal, found %v", err)
+	})
+}
+
+// delete begins a deletion that a finalizer keeps from its end.
+func (o *comparedObject) delete(t *testing.T) {
+	t.Helper()
+	held := map[string]any{"metadata": map[string]any{"finalizers": []string{heldFinalizer}}}
+	testenv.ExpectNoError(t, o.hub.Client.Patch(t.Context(), o.obj, mergePatch(t, held)))
+	testenv.ExpectNoError(t, o.hub.Client.Delete(t.Context(), o.obj))
+	testenv.ExpectNoError(t, o.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(o.obj), o.obj))
+}
+
+// TestTheWebhookIsAskedOnlyAboutStops changes what is not noted, as the manager and its users do all day.
+func TestTheWebhookIsAskedOnlyAboutStops(t *testing.T) {
+	t.Parallel()
+	h := newWebhookHub(t)
+	annotate := func(name, value string) map[string]any {
+		return annotated(nil, map[string]string{name: value})
+	}
+	label := map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}
+	for _, k := range notedKinds() {
+		obj := k.build(t, h.hub, "asked-about")
+		before := h.questions.Load()
+		h.ExpectCreated(t, obj)
+		for _, change := range []map[string]any{label, annotate("example.com/a", "b"), annotate("status.torpor.dev/a", "b"), annotate(torporv1alpha1.ReasonAnnotation, "disks")} {
+			h.patch(t, "alice", obj, change)
+		}
+		testenv.ExpectNoError(t, h.Client.Patch(t.Context(), obj, mergePatch(t, annotate(torporv1alpha1.StopsAnnotation, "[]")), client.FieldOwner("torpor-workloads")))
+		testenv.ExpectNoError(t, h.Client.Patch(t.Context(), obj, mergePatch(t, annotate(torporv1alpha1.StopsAnnotation, "[{}]")), client.FieldOwner("torpor-workloads")))
+		testenv.ExpectEqual(t, "questions about what stops no "+k.name, before, h.questions.Load())
+		h.patch(t, "alice", obj, k.stop)
+		if h.questions.Load() == before || obj.GetAnnotations()[k.notes[0]] != "alice" {
+			t.Errorf("%s: expected a question about a stop and alice noted, found %v", k.name, obj.GetAnnotations())
+		}
+	}
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// TestAStopPassesWhileNoManagerAnswersTheWebhook stops a cluster when the API server asks in vain: nobody is kept from anything, and nobody is named.
+func TestAStopPassesWhileNoManagerAnswersTheWebhook(t *testing.T) {
+	t.Parallel()
+	h := newOlderManagedHub(t)
+	manager := h.startManager(t)
+	h.waitUntilNoted(t)
+	k := clusterDeployments()
+	noted, unnoted := k.build(t, h.hub, "noted"), k.build(t, h.hub, "unnoted")
+	h.ExpectCreated(t, noted, unnoted)
+	stop := func(obj client.Object) {
+		testenv.ExpectNoError(t, h.clientOf(t, "alice").Patch(t.Context(), obj, mergePatch(t, k.stop), client.FieldOwner(anotherProgram)))
+	}
+	stop(noted)
+	manager.KillAtOnce(t)
+	stop(unnoted)
+	if found := unnoted.GetAnnotations()[torporv1alpha1.RequestedByAnnotation]; found != "" {
+		t.Errorf("expected no note while no manager runs, found %q", found)
+	}
+	h.startManager(t)
+	for obj, who := range map[client.Object]string{noted: "alice", unnoted: "unknown (field manager " + anotherProgram + ")"} {
+		h.WaitFor(t, obj.GetName()+" is recorded", obj, func() error {
+			stops := k.records(obj)[0]
+			return testenv.ErrorIf(len(stops) != 1 || stops[0].By != who, "expected one stop by %s, found %+v", who, stops)
+		})
+	}
+	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.EventRequesterUnknown, "found unknown (field manager "+anotherProgram+")")
+}

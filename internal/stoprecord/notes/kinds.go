@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package notes
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+const (
+	// stoppedValue is the only value of an annotation that stops something.
+	stoppedValue = "true"
+	// managerPrefix is what the names of the manager's field managers begin with.
+	managerPrefix = "torpor-"
+	// ownPrefix is that of annotations of Torpor, and slumberPrefix that of the stops of Slumbers.
+	ownPrefix, slumberPrefix = "torpor.dev/", "slumber.torpor.dev/"
+)
+
+// NextOfCluster returns the annotations of a ClusterDeployment, whose switch is in its spec.
+func NextOfCluster(r Request, wasStopped, isStopped bool) map[string]string {
+	return r.nextAnnotations(switchChange{
+		of: stoprecord.AnnotationSwitch{
+			RequestedBy: torporv1alpha1.RequestedByAnnotation, RequestVersion: torporv1alpha1.RequestVersionAnnotation,
+			Reason: torporv1alpha1.ReasonAnnotation, Until: torporv1alpha1.UntilAnnotation,
+		},
+		wasStopped: wasStopped, isStopped: isStopped,
+	})
+}
+
+// NextOfMySQLCluster returns the annotations of a MySQLCluster, which has three switches.
+func NextOfMySQLCluster(r Request) map[string]string {
+	// A list with an ordinal in it: any other value stops nothing.
+	ordinals := regexp.MustCompile(`^\s*\[\s*-?[0-9]+\s*(,\s*-?[0-9]+\s*)*\]\s*$`)
+	isTrue := func(value string) bool { return value == stoppedValue }
+	change := func(of stoprecord.AnnotationSwitch, isStop func(string) bool) switchChange {
+		return switchChange{of: of, wasStopped: isStop(r.Before[of.Name]), isStopped: isStop(r.Sent[of.Name])}
+	}
+	return r.nextAnnotations(
+		change(stops.ClusteringSwitch(), isTrue), change(stops.ReconciliationSwitch(), isTrue), change(stops.InstancesSwitch(), ordinals.MatchString),
+	)
+}
+
+// NextOfWorkload returns the annotations of a Deployment, a StatefulSet, a CronJob or an object of a StopAdapter.
+func NextOfWorkload(r Request) map[string]string {
+	if r.replacesAll() {
+		r.Sent = r.withoutReplacement()
+	}
+	of := stopadapter.AnnotationSwitch()
+	return r.nextAnnotations(switchChange{of: of, wasStopped: r.Before[of.Name] == stoppedValue, isStopped: r.Sent[of.Name] == stoppedValue})
+}
+
+func isOwn(name string) bool {
+	return strings.HasPrefix(name, ownPrefix) || strings.HasPrefix(name, slumberPrefix)
+}
+
+// replacesAll reports whether a request replaces all annotations at once, as kubectl rollout undo does by those of an old ReplicaSet. The record is
+// the manager's, by the names of its field managers; whoever else changes it asks for nothing.
+func (r Request) replacesAll() bool {
+	if strings.HasPrefix(r.FieldManager, managerPrefix) {
+		return false
+	}
+	var changed []string
+	for name := range r.Before {
+		if isOwn(name) && !r.keeps(name) {
+			changed = append(changed, name)
+		}
+	}
+	isOfSlumber := func(name string) bool { return strings.HasPrefix(name, slumberPrefix) }
+	return slices.Contains(changed, torporv1alpha1.StopsAnnotation) ||
+		slices.Contains(changed, torporv1alpha1.RestoreAnnotation) && slices.ContainsFunc(changed, isOfSlumber)
+}
+
+// withoutReplacement are the annotations that are sent, but for Torpor's, which are as they were.
+func (r Request) withoutReplacement() map[string]string {
+	next := map[string]string{}
+	for name, value := range r.Sent {
+		if !isOwn(name) {
+			next[name] = value
+		}
+	}
+	for name, value := range r.Before {
+		if isOwn(name) {
+			next[name] = value
+		}
+	}
+	return next
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package notes decides what is noted of a request that stops something or starts it again: who sends it, and which change it is. It is what the
+// policies of config/record say in CEL, annotation by annotation, for API servers that do not serve them (ADR 0038).
+package notes
+
+import (
+	"maps"
+	"unicode/utf8"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
+)
+
+const (
+	// versionOfNew is noted of an object that was not there before.
+	versionOfNew = "new"
+	// maxUntil is how many characters of an end are noted: longer texts are none.
+	maxUntil = 64
+	// noteSeparator is between what was written and who did.
+	noteSeparator = " by "
+)
+
+// Request is one that the API server is asked for.
+type Request struct {
+	// User sends it, and FieldManager is the program that does, if it is named.
+	User, FieldManager string
+	// Version is the resource version of the object before; empty for one that is made.
+	Version string
+	// Before are the annotations of before, and Sent those that it is to have.
+	Before, Sent map[string]string
+}
+
+// switchChange is what a request makes of one switch.
+type switchChange struct {
+	of                    stoprecord.AnnotationSwitch
+	wasStopped, isStopped bool
+}
+
+func (c switchChange) isSet() bool { return c.wasStopped != c.isStopped }
+
+// nextAnnotations returns the annotations with which a request goes on: what is noted, without what went with a stop.
+func (r Request) nextAnnotations(changes ...switchChange) map[string]string {
+	next := maps.Clone(r.Sent)
+	if next == nil {
+		next = map[string]string{}
+	}
+	for _, c := range changes {
+		if !c.isSet() {
+			r.restore(next, c.of.RequestedBy)
+			r.restore(next, c.of.RequestVersion)
+			continue
+		}
+		next[c.of.RequestedBy], next[c.of.RequestVersion] = r.User, r.Version
+		if r.Version == "" {
+			next[c.of.RequestVersion] = versionOfNew
+		}
+	}
+	for _, name := range r.listLeftovers(changes) {
+		delete(next, name)
+	}
+	r.noteEnd(next, torporv1alpha1.UntilAnnotation)
+	for _, c := range changes {
+		r.noteEnd(next, c.of.Until)
+	}
+	return next
+}
+
+// restore puts back what an annotation was.
+func (r Request) restore(next map[string]string, name string) {
+	if value, wasThere := r.Before[name]; wasThere {
+		next[name] = value
+	} else {
+		delete(next, name)
+	}
+}
+
+// listLeftovers returns what was said of stops that the request ends, unless it says it anew.
+func (r Request) listLeftovers(changes []switchChange) (left []string) {
+	var names []string
+	wereStopped, areStopped := false, false
+	for _, c := range changes {
+		wereStopped, areStopped = wereStopped || c.wasStopped, areStopped || c.isStopped
+		if c.wasStopped && !c.isStopped {
+			names = append(names, c.of.Until, c.of.Reason)
+		}
+	}
+	if wereStopped && !areStopped {
+		names = append(names, torporv1alpha1.UntilAnnotation, torporv1alpha1.ReasonAnnotation)
+	}
+	for _, name := range names {
+		if r.keeps(name) {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// keeps reports whether the request leaves an annotation as it was.
+func (r Request) keeps(name string) bool {
+	sent, isSent := r.Sent[name]
+	before, wasThere := r.Before[name]
+	return isSent && wasThere && sent == before
+}
+
+// noteEnd notes who wrote when a stop ends, and what.
+func (r Request) noteEnd(next map[string]string, until string) {
+	text, isThere := next[until]
+	switch {
+	case !isThere || utf8.RuneCountInString(text) > maxUntil:
+		delete(next, until+torporv1alpha1.NotedSuffix)
+	case r.keeps(until):
+		r.restore(next, until+torporv1alpha1.NotedSuffix)
+	default:
+		next[until+torporv1alpha1.NotedSuffix] = text + noteSeparator + r.User
+	}
+}
