@@ -239,7 +239,7 @@ func TestManifestsAreTakenByTheServer(t *testing.T) {
 	t.Parallel()
 	hub := testenv.StartAPIServer(t)
 	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "torpor-system"}})
-	for _, folder := range []string{"manager", "cf-api", "egress", "webhook", "rbac", "rbac/cf"} {
+	for _, folder := range []string{"manager", "cf-api", "egress", "webhook", "webhook/service", "record", "record/webhook", "rbac", "rbac/cf"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", "config", folder, "*.yaml"))
 		if err != nil || len(files) < 2 {
 			t.Fatalf("%s: expected manifests, found %v (%v)", folder, files, err)

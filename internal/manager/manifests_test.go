@@ -15,9 +15,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/installation"
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
@@ -156,13 +158,20 @@ func TestPoliciesKnowEveryKindWithASwitch(t *testing.T) {
 	}
 	slices.Sort(want)
 	for _, file := range []string{
-		"record/workloads.yaml", "features/workloads/record_policy.yaml",
+		"record/workloads.yaml", "record/webhook/workloads.yaml", "features/workloads/record_policy.yaml",
 		"../examples/policies/reason-required.yaml", "../examples/policies/longest-stop.yaml", "../examples/policies/verbs.yaml",
 	} {
 		found := []string{}
 		for document := range strings.SplitSeq(readConfig(t, file), "\n---\n") {
-			if policy := (admissionv1.ValidatingAdmissionPolicy{}); strings.Contains(document, "torpor.dev/") && yaml.Unmarshal([]byte(document), &policy) == nil {
-				found = append(found, listSwitchedResources(policy)...)
+			if policy := (admissionv1.ValidatingAdmissionPolicy{}); strings.Contains(document, "torpor.dev/") && yaml.Unmarshal([]byte(document), &policy) == nil && policy.Spec.MatchConstraints != nil {
+				found = append(found, listSwitchedResources(policy.Spec.MatchConstraints.ResourceRules)...)
+			}
+			var rules []admissionv1.NamedRuleWithOperations
+			if noting := (admissionv1.MutatingWebhookConfiguration{}); yaml.Unmarshal([]byte(document), &noting) == nil && len(noting.Webhooks) == 1 {
+				for _, rule := range noting.Webhooks[0].Rules {
+					rules = append(rules, admissionv1.NamedRuleWithOperations{RuleWithOperations: rule})
+				}
+				found = append(found, listSwitchedResources(rules)...)
 			}
 		}
 		slices.Sort(found)
@@ -206,12 +215,9 @@ func TestTheManagerMayStartWhatItEnds(t *testing.T) {
 	}
 }
 
-// listSwitchedResources returns what a policy is about, if that is Deployments among others. Both kinds of policies have the same rules.
-func listSwitchedResources(policy admissionv1.ValidatingAdmissionPolicy) (all []string) {
-	if policy.Spec.MatchConstraints == nil {
-		return nil
-	}
-	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+// listSwitchedResources returns what rules are about, if that is Deployments among others.
+func listSwitchedResources(rules []admissionv1.NamedRuleWithOperations) (all []string) {
+	for _, rule := range rules {
 		for _, resource := range rule.Resources {
 			all = append(all, rule.APIGroups[0]+"/"+resource)
 		}
@@ -220,4 +226,21 @@ func listSwitchedResources(policy admissionv1.ValidatingAdmissionPolicy) (all []
 		return nil
 	}
 	return all
+}
+
+// The policies and the webhooks that note who stops things have the names by which they are looked for, and taken away.
+func TestWhatNotesWhoStopsThingsIsKnownByName(t *testing.T) {
+	for _, folder := range []string{"record", "record/webhook"} {
+		names := []string{}
+		for _, feature := range []string{"hibernation", "mysql", "workloads"} {
+			var object metav1.PartialObjectMetadata
+			if err := yaml.Unmarshal([]byte(strings.Split(readConfig(t, folder+"/"+feature+".yaml"), "\n---\n")[0]), &object); err != nil {
+				t.Fatal(err)
+			}
+			names = append(names, object.Name)
+		}
+		if diff := cmp.Diff(installation.ListRecordNames(), names); diff != "" {
+			t.Errorf("%s (-want +found):\n%s", folder, diff)
+		}
+	}
 }

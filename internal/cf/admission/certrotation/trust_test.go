@@ -14,6 +14,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -163,4 +164,39 @@ func TestCertificateFromFiles(t *testing.T) {
 		c.Webhooks[0].ClientConfig.CABundle = other.certificatePEM()
 	})
 	r.expectTrust(t, "MutatingWebhookConfiguration torpor to trust")
+}
+
+// TestOptionalConfigurationsAreTrustedWhereTheyAre has a hub without apps, on which the webhook notes who stops clusters.
+func TestOptionalConfigurationsAreTrustedWhereTheyAre(t *testing.T) {
+	t.Parallel()
+	hub := testenv.StartAPIServer(t)
+	hub.ExpectCreated(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "torpor-system"}})
+	r := newRotator(hub, "torpor-system")
+	const name = "torpor-hibernation-record"
+	r.OptionalConfigurations = []string{name, "torpor-mysql-record"}
+	r.expectTrust(t)
+	hub.ApplyManifest(t, "record/webhook/hibernation.yaml")
+	r.expectTrust(t)
+	config := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	testenv.ExpectPatched(t, hub, config, func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		if len(c.Webhooks[0].ClientConfig.CABundle) == 0 {
+			t.Error("expected the authority in the configuration, found none")
+		}
+		c.Webhooks[0].ClientConfig.Service.Namespace = "elsewhere"
+	})
+	r.expectTrust(t, "MutatingWebhookConfiguration "+name+" to lead to the Service torpor-system/torpor-webhook of this installation, found torpor-webhook.elsewhere.svc")
+
+	t.Log("The rights of an earlier version know nothing of it.")
+	names := []string{configurationName}
+	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "earlier"}
+	hub.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, ResourceNames: names, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
+		{APIGroups: []string{korifiv1alpha1.CFAppKind().Group}, Resources: []string{"cfapps"}, Verbs: []string{"list"}},
+	}}, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: role, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "earlier"}}})
+	earlier, err := client.New(hub.ImpersonateUser("earlier"), client.Options{Scheme: hub.Client.Scheme(), Mapper: hub.Client.RESTMapper()})
+	testenv.ExpectNoError(t, err)
+	r.Reader = earlier
+	testenv.Eventually(t, "the API server knows the role", func() error { return r.rotate(t.Context()) })
+	r.expectTrust(t)
 }
