@@ -89,6 +89,12 @@ func StartOlder(t testing.TB, version string) *Environment {
 	return e
 }
 
+// StartOlderControlPlane starts an API server without any CRD that serves what an older version of Kubernetes does, and its controllers.
+func StartOlderControlPlane(t testing.TB, version string) *Environment {
+	t.Helper()
+	return startEnvironment(t, "--emulated-version", version)
+}
+
 // StartControlPlane starts an API server without any CRD, the controllers and the scheduler of Kubernetes, and nodes that
 // report every Pod as running without running it.
 func StartControlPlane(t testing.TB, nodes int) *Environment {

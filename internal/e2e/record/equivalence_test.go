@@ -56,15 +56,22 @@ func (s countingServer) Register(path string, hook http.Handler) {
 
 func newWebhookHub(t *testing.T) *webhookHub {
 	t.Helper()
-	h := &webhookHub{newOlderHub(t), &atomic.Int32{}}
-	server := countingServer{mux: http.NewServeMux(), questions: h.questions}
+	h := newOlderHub(t)
+	questions := h.serveRecordWebhooks(t)
+	h.installForeignKinds(t)
+	h.waitUntilKindsAreNoted(t)
+	return &webhookHub{h, questions}
+}
+
+// serveRecordWebhooks answers the API server in the test's own process, and counts what it is asked.
+func (h *hub) serveRecordWebhooks(t *testing.T) *atomic.Int32 {
+	t.Helper()
+	server := countingServer{mux: http.NewServeMux(), questions: &atomic.Int32{}}
 	recordwebhook.Register(server)
 	web := httptest.NewTLSServer(server.mux)
 	t.Cleanup(web.Close)
 	h.InstallRecordWebhooks(t, web.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), features()...)
-	h.installForeignKinds(t)
-	h.waitUntilKindsAreNoted(t)
-	return h
+	return server.questions
 }
 
 // notedKind is one whose annotations are compared, and what requests say of it.

@@ -30,6 +30,22 @@ func TestARollbackChangesNothingAboutStops(t *testing.T) {
 	}
 	h := &hub{Environment: testenv.StartControlPlane(t, 0)}
 	h.ApplyManifest(t, "record/workloads.yaml")
+	h.expectRollbacksToChangeNothing(t)
+}
+
+// TestARollbackChangesNothingAboutStopsByTheWebhook has the API server ask what else it could not know.
+func TestARollbackChangesNothingAboutStopsByTheWebhook(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("TORPOR_LOCAL") == "" {
+		t.Skip("TORPOR_LOCAL is not set: expected the path of the binary local; run with `make test`")
+	}
+	h := &hub{Environment: testenv.StartOlderControlPlane(t, olderKubernetes)}
+	h.serveRecordWebhooks(t)
+	h.expectRollbacksToChangeNothing(t)
+}
+
+func (h *hub) expectRollbacksToChangeNothing(t *testing.T) {
+	t.Helper()
 	testenv.StartManager(t, h.Environment, switches.Controller{Clock: clock.RealClock{}, Kind: stoppable.ListWorkloads()[0]}.SetupWithManager)
 	k := deployments()
 	web, _ := k.build(t, h, "web").(*appsv1.Deployment)

@@ -18,8 +18,6 @@ const (
 	stoppedValue = "true"
 	// managerPrefix is what the names of the manager's field managers begin with.
 	managerPrefix = "torpor-"
-	// ownPrefix is that of annotations of Torpor, and slumberPrefix that of the stops of Slumbers.
-	ownPrefix, slumberPrefix = "torpor.dev/", "slumber.torpor.dev/"
 )
 
 // NextOfCluster returns the annotations of a ClusterDeployment, whose switch is in its spec.
@@ -55,8 +53,11 @@ func NextOfWorkload(r Request) map[string]string {
 	return r.nextAnnotations(switchChange{of: of, wasStopped: r.Before[of.Name] == stoppedValue, isStopped: r.Sent[of.Name] == stoppedValue})
 }
 
+func isOfSlumber(name string) bool { return strings.HasPrefix(name, torporv1alpha1.SlumberAnnotationPrefix) }
+
+// isOwn reports whether an annotation is one of Torpor's.
 func isOwn(name string) bool {
-	return strings.HasPrefix(name, ownPrefix) || strings.HasPrefix(name, slumberPrefix)
+	return strings.HasPrefix(name, torporv1alpha1.GroupVersion().Group+"/") || isOfSlumber(name)
 }
 
 // replacesAll reports whether a request replaces all annotations at once, as kubectl rollout undo does by those of an old ReplicaSet. The record is
@@ -71,7 +72,6 @@ func (r Request) replacesAll() bool {
 			changed = append(changed, name)
 		}
 	}
-	isOfSlumber := func(name string) bool { return strings.HasPrefix(name, slumberPrefix) }
 	return slices.Contains(changed, torporv1alpha1.StopsAnnotation) ||
 		slices.Contains(changed, torporv1alpha1.RestoreAnnotation) && slices.ContainsFunc(changed, isOfSlumber)
 }
