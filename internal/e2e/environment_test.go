@@ -61,9 +61,15 @@ func newEnvironment(t *testing.T) *environment {
 // newEnvironmentWithoutCRDs starts a hub that serves no CRD, and no cloud.
 func newEnvironmentWithoutCRDs(t *testing.T) *environment {
 	t.Helper()
+	return newEnvironmentOn(t, testenv.StartAPIServer)
+}
+
+// newEnvironmentOn has another hub.
+func newEnvironmentOn(t *testing.T, start func(testing.TB) *testenv.Environment) *environment {
+	t.Helper()
 	w := &environment{traffic: newManagerTraffic(), startedPIDs: map[string]int{}}
 	t.Cleanup(func() { w.checkProcessesEnded(t) }) // The first cleanup runs last, when everything should have ended.
-	w.hub = testenv.StartAPIServer(t)
+	w.hub = start(t)
 	w.startedPIDs["hub"] = w.hub.PID()
 	w.hubProxy = w.traffic.startProxy(t, toHub, w.hub.Config)
 	return w

@@ -84,9 +84,15 @@ func StartAPIServer(t testing.TB) *Environment {
 // StartOlder starts an API server that serves every CRD of the repository, and of Kubernetes what an older version does, such as 1.35.
 func StartOlder(t testing.TB, version string) *Environment {
 	t.Helper()
-	e := startEnvironment(t, "--api-only", "--emulated-version", version)
+	e := StartOlderAPIServer(t, version)
 	e.InstallCRDs(t)
 	return e
+}
+
+// StartOlderAPIServer starts one without any CRD.
+func StartOlderAPIServer(t testing.TB, version string) *Environment {
+	t.Helper()
+	return startEnvironment(t, "--api-only", "--emulated-version", version)
 }
 
 // StartOlderControlPlane starts an API server without any CRD that serves what an older version of Kubernetes does, and its controllers.

@@ -53,7 +53,9 @@ func NextOfWorkload(r Request) map[string]string {
 	return r.nextAnnotations(switchChange{of: of, wasStopped: r.Before[of.Name] == stoppedValue, isStopped: r.Sent[of.Name] == stoppedValue})
 }
 
-func isOfSlumber(name string) bool { return strings.HasPrefix(name, torporv1alpha1.SlumberAnnotationPrefix) }
+func isOfSlumber(name string) bool {
+	return strings.HasPrefix(name, torporv1alpha1.SlumberAnnotationPrefix)
+}
 
 // isOwn reports whether an annotation is one of Torpor's.
 func isOwn(name string) bool {
