@@ -644,27 +644,40 @@ func (p *linkConnection) resetBothSides() {
 // findOpener is the instance whose server has opened a connection; every loopback connection comes from the same address, so
 // that only the kernel's tables show which it is.
 func (n *PodNetwork) findOpener(conn net.Conn) int {
-	remote, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok || remote.IP.To4() == nil {
-		return notAnInstance
-	}
-	local := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(remote.IP.To4()), remote.Port)
 	// The kernel gives the table page by page, and a line can be missing while others come and go. A replica that is taken for
 	// somebody else would be reached through a cut.
 	const looks = 5
 	for range looks {
-		table, err := os.ReadFile("/proc/net/tcp")
-		if err != nil {
-			return notAnInstance
-		}
-		for line := range strings.Lines(string(table)) {
-			fields := strings.Fields(line)
-			if len(fields) > 9 && fields[1] == local {
-				return n.findSocketOwner("socket:[" + fields[9] + "]")
-			}
+		if inode := findPeerSocket(conn); inode != "" {
+			return n.findSocketOwner("socket:[" + inode + "]")
 		}
 	}
 	return notAnInstance
+}
+
+// findPeerSocket is the number of the socket at the other end of a connection on this machine, and empty if it is not found. Both
+// addresses are compared: two connections may come from one port if they lead to different places.
+func findPeerSocket(conn net.Conn) (inode string) {
+	local, remote := formatTableAddress(conn.RemoteAddr()), formatTableAddress(conn.LocalAddr())
+	table, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(table)) {
+		if fields := strings.Fields(line); len(fields) > 9 && fields[1] == local && fields[2] == remote {
+			return fields[9]
+		}
+	}
+	return ""
+}
+
+// formatTableAddress writes an address of IPv4 as /proc/net/tcp does.
+func formatTableAddress(address net.Addr) string {
+	tcp, ok := address.(*net.TCPAddr)
+	if !ok || tcp.IP.To4() == nil {
+		return ""
+	}
+	return fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(tcp.IP.To4()), tcp.Port)
 }
 
 // findSocketOwner is the instance whose server holds a socket.
