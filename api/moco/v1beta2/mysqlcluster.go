@@ -26,6 +26,10 @@ import (
 // +kubebuilder:printcolumn:name="Since",type="date",JSONPath=".status.conditions[?(@.type=='Healthy')].lastTransitionTime",priority=1
 // +kubebuilder:printcolumn:name="By",type="string",JSONPath=".status.clusteringStops[?(@.requested==true)].by",priority=1
 // +kubebuilder:printcolumn:name="Until",type="date",JSONPath=".status.clusteringStops[?(@.requested==true)].until",priority=1
+// +kubebuilder:printcolumn:name="Reconcile By",type="string",JSONPath=".status.reconciliationStops[?(@.requested==true)].by",priority=1
+// +kubebuilder:printcolumn:name="Reconcile Until",type="date",JSONPath=".status.reconciliationStops[?(@.requested==true)].until",priority=1
+// +kubebuilder:printcolumn:name="Instances By",type="string",JSONPath=".status.instanceStops[?(@.requested==true)].by",priority=1
+// +kubebuilder:printcolumn:name="Instances Until",type="date",JSONPath=".status.instanceStops[?(@.requested==true)].until",priority=1
 // +kubebuilder:printcolumn:name="Why",type="string",JSONPath=".status.conditions[?(@.type=='Healthy')].message",priority=1
 // +kubebuilder:validation:XValidation:rule=`size(self.metadata.name) <= 40`,messageExpression=`'metadata.name: expected at most 40 characters, because names of other objects are made from it; found %d; choose a shorter one'.format([size(self.metadata.name)])`
 // +kubebuilder:validation:XValidation:rule=`!self.metadata.name.contains('.')`,message=`metadata.name: expected no dot, because Services are named after it and cannot have one; found one; choose another name`

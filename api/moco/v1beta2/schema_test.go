@@ -474,6 +474,7 @@ func (s *schemaServer) testColumns(t *testing.T) {
 	}
 	cluster.Status.SyncedReplicas = 2
 	cluster.Status.ClusteringStops = []torporv1alpha1.StopRecord{{Since: u.GetCreationTimestamp(), By: "alice", Requested: true}, {Since: u.GetCreationTimestamp(), By: "bob"}}
+	cluster.Status.ReconciliationStops = []torporv1alpha1.StopRecord{{Since: u.GetCreationTimestamp(), By: "carol", Requested: true}}
 	if err := s.typed.SubResource("status").Patch(t.Context(), &cluster, client.MergeFrom(before)); err != nil {
 		t.Fatalf("a status of conditions and a number only: %v", err)
 	}
@@ -492,11 +493,14 @@ func (s *schemaServer) testColumns(t *testing.T) {
 		t.Errorf("found columns\n%s\nwant\n%s", got, header)
 	}
 	testenv.ExpectEqual(t, "cells", []any{"test", "Unknown", "Unknown", 0.0, 2.0, nil, "False", "True", "<no value>"}, cells)
-	if len(wide) != 8 || wide[1] == nil {
-		t.Fatalf("found %v, want what -o wide adds: SINCE, BY, UNTIL and WHY", wide)
+	if len(wide) != 16 || wide[1] == nil {
+		t.Fatalf("found %v, want what -o wide adds: SINCE, WHY, and BY and UNTIL of each switch", wide)
 	}
 	wide[1] = "a time"
-	testenv.ExpectEqual(t, "what -o wide adds", []any{"SINCE", "a time", "BY", "alice", "UNTIL", nil, "WHY", "somebody stopped clustering"}, wide)
+	testenv.ExpectEqual(t, "what -o wide adds", []any{
+		"SINCE", "a time", "BY", "alice", "UNTIL", nil, "RECONCILE BY", "carol", "RECONCILE UNTIL", nil, "INSTANCES BY", nil, "INSTANCES UNTIL", nil,
+		"WHY", "somebody stopped clustering",
+	}, wide)
 }
 
 func TestAPodSpecKeepsWhatWasWritten(t *testing.T) {
