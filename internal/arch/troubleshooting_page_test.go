@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +63,18 @@ func readAdvice(table string) map[string]string {
 		}
 	}
 	return advice
+}
+
+// Who finds a reason that is trouble is told what to do.
+func TestTroubleHasAdvice(t *testing.T) {
+	_, found, _ := strings.Cut(readFile(t, troubleshootingPage), generatedReasons)
+	advice, isTrouble := readAdvice(found), regexp.MustCompile(`makes no sense|no rights|could not be|nobody knows|does not answer|does not serve|may not`)
+	for line := range strings.Lines(found) {
+		name, _, _ := strings.Cut(strings.TrimPrefix(line, "| `"), "`")
+		if isTrouble.MatchString(line) && advice[name] == "" {
+			t.Errorf("%s: expected what to do about %s, found none; write it into the third column", troubleshootingPage, name)
+		}
+	}
 }
 
 func TestAdviceIsKept(t *testing.T) {

@@ -5,10 +5,13 @@ package controller
 import (
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -46,6 +49,8 @@ type story struct {
 	clock     *clocktesting.FakePassiveClock
 	slumber   *torporv1alpha1.Slumber
 	clusters  map[string]*hivev1.ClusterDeployment
+	// metrics are those of the manager that was started last.
+	metrics *Metrics
 }
 
 func beforeNight() time.Time { return time.Date(2026, 11, 24, 19, 0, 0, 0, time.UTC) }
@@ -76,7 +81,8 @@ func newStory(t *testing.T) *story {
 // startManager runs the controller until the test ends or stop is called.
 func (s *story) startManager(t *testing.T) (stop func()) {
 	t.Helper()
-	return testenv.StartManager(t, s.Environment, Controller{Clock: s.clock, Metrics: NewMetrics()}.SetupWithManager)
+	s.metrics = NewMetrics()
+	return testenv.StartManager(t, s.Environment, Controller{Clock: s.clock, Metrics: s.metrics}.SetupWithManager)
 }
 
 // finish is what the cluster's own controller reports once its machines are as they should be.
@@ -232,7 +238,29 @@ func TestBadInputIsRefusedOrTold(t *testing.T) {
 	if c := meta.FindStatusCondition(s.slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c == nil || c.Status != metav1.ConditionTrue || c.Reason != torporv1alpha1.SlumberInvalidReason {
 		t.Errorf("expected the condition to say so, found %+v", c)
 	}
+	s.expectGauge(t, "torpor_slumber_stalled", 1)
+	testenv.ExpectNoError(t, s.Client.Patch(t.Context(), s.slumber, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"windows": [{"sleep": "0 20 * * *", "wake": "0 7 * * *"}]}}`))))
+	s.expectGauge(t, "torpor_slumber_stalled", 0)
 	stop()
+}
+
+// expectGauge waits until the Slumber shows a value, straight from the manager's cache.
+func (s *story) expectGauge(t *testing.T, name string, want float64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(s.metrics)
+	testenv.Eventually(t, fmt.Sprintf("%s is %g", name, want), func() error {
+		families, err := registry.Gather()
+		testenv.ExpectNoError(t, err)
+		for _, family := range families {
+			for _, m := range family.GetMetric() {
+				if strings.Contains(m.String(), strconv.Quote(s.namespace)) && family.GetName() == name {
+					return testenv.ErrorIf(m.GetGauge().GetValue() != want, "found %g", m.GetGauge().GetValue())
+				}
+			}
+		}
+		return fmt.Errorf("expected it of the namespace %s, found none", s.namespace)
+	})
 }
 
 // TestMembersOfEveryKindSleep has a MySQLCluster, an app, and a Deployment whose kind comes and goes: each keeps its stop where it belongs.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -18,17 +20,18 @@ const scrapeTimeout = 5 * time.Second
 // Metrics shows every Slumber straight from the cache, so that it is right after a restart and gone with the object. One lives as long as
 // the process; register it once.
 type Metrics struct {
-	reader              atomic.Pointer[client.Reader]
-	state, next, asleep *prometheus.Desc
+	reader                       atomic.Pointer[client.Reader]
+	state, next, asleep, stalled *prometheus.Desc
 }
 
 // NewMetrics makes the metrics of this feature.
 func NewMetrics() *Metrics {
 	labels := []string{"namespace", "name"}
 	return &Metrics{
-		state:  prometheus.NewDesc("torpor_slumber_state", "1 for the state of a Slumber.", append(labels, "state"), nil),
-		next:   prometheus.NewDesc("torpor_slumber_next_transition_timestamp_seconds", "When a Slumber next begins to sleep or to wake, as Unix time.", append(labels, "to"), nil),
-		asleep: prometheus.NewDesc("torpor_slumber_members", "How many objects a Slumber selects, by whether they are asleep.", append(labels, "asleep"), nil),
+		state:   prometheus.NewDesc("torpor_slumber_state", "1 for the state of a Slumber.", append(labels, "state"), nil),
+		next:    prometheus.NewDesc("torpor_slumber_next_transition_timestamp_seconds", "When a Slumber next begins to sleep or to wake, as Unix time.", append(labels, "to"), nil),
+		asleep:  prometheus.NewDesc("torpor_slumber_members", "How many objects a Slumber selects, by whether they are asleep.", append(labels, "asleep"), nil),
+		stalled: prometheus.NewDesc("torpor_slumber_stalled", "1 if a Slumber needs somebody, as its condition Stalled says: a wave does not come to rest or wake in time, or its spec makes no sense.", labels, nil),
 	}
 }
 
@@ -37,6 +40,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	ch <- m.state
 	ch <- m.next
 	ch <- m.asleep
+	ch <- m.stalled
 }
 
 // Collect implements prometheus.Collector.
@@ -53,11 +57,14 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for i := range list.Items {
 		s := &list.Items[i]
+		gauge := func(desc *prometheus.Desc, value float64, more ...string) {
+			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{s.Namespace, s.Name}, more...)...)
+		}
+		if c := meta.FindStatusCondition(s.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c != nil {
+			gauge(m.stalled, map[bool]float64{true: 1}[c.Status == metav1.ConditionTrue])
+		}
 		if s.Status.State == "" {
 			continue
-		}
-		gauge := func(desc *prometheus.Desc, value float64, label string) {
-			ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, s.Namespace, s.Name, label)
 		}
 		gauge(m.state, 1, string(s.Status.State))
 		gauge(m.asleep, float64(s.Status.Asleep), "true")

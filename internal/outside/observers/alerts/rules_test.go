@@ -79,6 +79,12 @@ func TestAlerts(t *testing.T) {
 		"a cluster that is stalled for a while calls once": {healthy + `
 			torpor_cluster_trouble{namespace="ns",name="x",condition="Stalled"} 1+0x60
 			torpor_cluster_trouble{namespace="ns",name="x",condition="Degraded"} 1+0x60`, time.Hour, []string{`TorporClusterStalled{name="x", namespace="ns", severity="warning"}`}},
+		"a Slumber that does not wake what it should calls once": {healthy + `
+			torpor_slumber_stalled{namespace="ns",name="nights",pod="a"} 1+0x60
+			torpor_slumber_stalled{namespace="ns",name="nights",pod="b"} 1+0x60
+			torpor_slumber_stalled{namespace="ns",name="weekends"} 0+0x60`, time.Hour, []string{`TorporSlumberStalled{name="nights", namespace="ns", severity="warning"}`}},
+		"a wave that is late for a moment calls nobody": {healthy + `
+			torpor_slumber_stalled{namespace="ns",name="nights"} 0+0x56 1+0x4`, time.Hour, nil},
 		"a database that takes no writes calls once": {healthy + `
 			moco_cluster_available{namespace="ns",name="x"} 0+0x60`, time.Hour, []string{`TorporMySQLNotAvailable{name="x", namespace="ns", severity="critical"}`}},
 		"five minutes without a leader call":     {"torpor_installation_acts 1+0x10 0+0x20", 17 * time.Minute, []string{`TorporDoesNotAct{severity="critical"}`}},
