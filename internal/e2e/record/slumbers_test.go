@@ -74,4 +74,7 @@ func TestNobodyIsNamedFalselyWithoutThePolicy(t *testing.T) {
 	})
 	testenv.ExpectRefused(t, try(forged), "expected bob, who sends this, or what it was")
 	testenv.ExpectNoError(t, try("bob"))
+	another := slumbers().build(t, h, "another")
+	another.SetAnnotations(map[string]string{torporv1alpha1.RequestedByAnnotation: forged})
+	testenv.ExpectRefused(t, bob.Create(t.Context(), another), "expected bob, who sends this")
 }
