@@ -84,12 +84,16 @@ func describeInstances(c *mocov1beta2.MySQLCluster) []stopRow {
 	if chosen == "" && len(stops) == 0 {
 		return nil
 	}
-	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, "instances", chosen != "" && !stops.HasEnded(), stops)
+	instances, isRead := mysqlstops.ParseStoppedInstances(c)
+	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, "instances", len(instances) > 0 && !stops.HasEnded(), stops)
 	r.conditions = c.Status.Conditions
 	r.untilAnnotation = mysqlstops.InstancesSwitch().UntilAnnotation(c.Annotations)
 	r.State = "running"
-	if r.Stopped {
+	switch {
+	case r.Stopped:
 		r.State, r.Message = "stopped", "instances that are left alone: "+chosen
+	case !isRead: // It stops nothing, as the controller reports.
+		r.Message = mocov1beta2.StoppedInstancesAnnotation + " is ignored: expected a JSON list such as [1]"
 	}
 	return []stopRow{r.withNext(fmt.Sprintf("kubectl annotate -n %s mysqlcluster %s %s-", c.Namespace, c.Name, mocov1beta2.StoppedInstancesAnnotation))}
 }
