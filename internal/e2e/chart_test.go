@@ -101,7 +101,7 @@ func TestChart(t *testing.T) {
 					t.Errorf("expected %s to be enabled, found it is not", name)
 				}
 			}
-			for _, common := range []string{"torpor-manager", "torpor-metrics-reader", "torpor-admission", "torpor-stopadapters", "torpor-switch-viewer", "torpor-switch-operator"} {
+			for _, common := range []string{"torpor-manager", "torpor-metrics-reader", "torpor-admission", "torpor-stopadapters", "torpor-switch-viewer", "torpor-switch-operator", "torpor-own-kinds-viewer", "torpor-own-kinds-operator"} {
 				delete(roles, common)
 			}
 			if len(roles) != 0 {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -73,6 +74,26 @@ func (e *Environment) ApplyManagerRoles(t testing.TB, namespace string, features
 func (e *Environment) ApplyFeatureRoles(t testing.TB, namespace, feature string) {
 	t.Helper()
 	e.applyFolder(t, filepath.Join("features", feature), namespace)
+}
+
+// AggregateRole gives a ClusterRole what kube-controller-manager would: the rules of those with its labels.
+func (e *Environment) AggregateRole(t testing.TB, name string) {
+	t.Helper()
+	role, all := &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleList{}
+	ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Name: name}, role))
+	if role.AggregationRule == nil {
+		t.Fatalf("expected the ClusterRole %s to have an aggregationRule, found none", name)
+	}
+	role.Rules = nil
+	for _, one := range role.AggregationRule.ClusterRoleSelectors {
+		selector, err := metav1.LabelSelectorAsSelector(&one)
+		ExpectNoError(t, err)
+		ExpectNoError(t, e.Client.List(t.Context(), all, client.MatchingLabelsSelector{Selector: selector}))
+		for i := range all.Items {
+			role.Rules = append(role.Rules, all.Items[i].Rules...)
+		}
+	}
+	ExpectNoError(t, e.Client.Update(t.Context(), role))
 }
 
 // applyFolder makes the objects of a folder of config.

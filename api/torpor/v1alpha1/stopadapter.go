@@ -10,6 +10,13 @@ import (
 // StopAdapterRoleLabel of a ClusterRole, with the value "true", gives Torpor what the role grants: the rights to the kinds of StopAdapters.
 const StopAdapterRoleLabel = "torpor.dev/aggregate-to-stopadapters"
 
+const (
+	// SwitchViewerRoleLabel of a ClusterRole, with the value "true", gives what the role grants to who has torpor-switch-viewer or -operator.
+	SwitchViewerRoleLabel = "torpor.dev/aggregate-to-switch-viewer"
+	// SwitchOperatorRoleLabel of a ClusterRole, with the value "true", gives what the role grants to who has torpor-switch-operator.
+	SwitchOperatorRoleLabel = "torpor.dev/aggregate-to-switch-operator"
+)
+
 // StopAdapterFinalizer keeps a deleted StopAdapter until what it has stopped is given back.
 const StopAdapterFinalizer = "torpor.dev/stopadapter"
 

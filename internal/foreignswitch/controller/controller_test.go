@@ -5,7 +5,6 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,38 +42,18 @@ func TestMain(m *testing.M) {
 
 const examples = "../../../examples/stopadapters"
 
-// foreignObject is an object of a kind that has an example, and statuses of it.
-type foreignObject struct {
-	file, object string
-	// stopping is neither asleep nor awake; empty where a stop is reached at once.
-	stopping, asleep, awake string
-}
-
-func condition(kind, status, reason string) string {
-	return `{"conditions": [{"type": "` + kind + `", "status": "` + status + `", "reason": "` + reason + `"}]}`
-}
-
-func listForeignObjects() []foreignObject {
-	return []foreignObject{
-		{"flux-kustomization", `{apiVersion: kustomize.toolkit.fluxcd.io/v1, kind: Kustomization, spec: {interval: 10m, prune: true, path: ./}}`, "", `{}`, `{"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "True"}]}`},
-		{"flux-helmrelease", `{apiVersion: helm.toolkit.fluxcd.io/v2, kind: HelmRelease, spec: {interval: 10m, suspend: false}}`, "", `{}`, `{"observedGeneration": 3, "conditions": [{"type": "Ready", "status": "True"}]}`},
-		{"argocd-application", `{apiVersion: argoproj.io/v1alpha1, kind: Application, spec: {project: default, syncPolicy: {automated: {prune: true, selfHeal: true}, retry: {limit: 5}}}}`, `{"operationState": {"phase": "Running"}}`, `{"operationState": {"phase": "Succeeded"}}`, `{"sync": {"status": "Synced"}}`},
-		{"cnpg-cluster", `{apiVersion: postgresql.cnpg.io/v1, kind: Cluster, spec: {instances: 3}}`, `{"readyInstances": 2}`, condition("cnpg.io/hibernation", "True", "Hibernated"), `{"readyInstances": 3}`},
-		{"strimzi-kafka", `{apiVersion: kafka.strimzi.io/v1, kind: Kafka, metadata: {annotations: {strimzi.io/node-pools: enabled}}, spec: {kafka: {version: 4.1.0}}}`, condition("Ready", "True", ""), condition("ReconciliationPaused", "True", ""), condition("Ready", "True", "")},
-		{"keda-scaledobject", `{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {annotations: {autoscaling.keda.sh/paused: "false"}}, spec: {scaleTargetRef: {name: shop}, minReplicaCount: 0}}`, condition("Paused", "False", ""), condition("Paused", "True", ""), condition("Ready", "True", "")},
-		{"crossplane-bucket", `{apiVersion: s3.aws.m.upbound.io/v1beta1, kind: Bucket, spec: {forProvider: {region: eu-central-1}}}`, condition("Synced", "True", "ReconcileSuccess"), condition("Synced", "False", "ReconcilePaused"), condition("Synced", "True", "ReconcileSuccess")},
-		{"capi-cluster", `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, spec: {controlPlaneEndpoint: {host: 10.0.0.1}}}`, condition("Paused", "False", "NotPaused"), condition("Paused", "True", "Paused"), condition("Paused", "False", "NotPaused")},
-	}
-}
-
-// readExample returns the StopAdapter and the ClusterRole of an example.
+// readExample returns the StopAdapter and the ClusterRole of an example. The role of who may see its objects is about the same ones.
 func readExample(t *testing.T, name string) (*torporv1alpha1.StopAdapter, *rbacv1.ClusterRole) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(examples, name+".yaml"))
 	testenv.ExpectNoError(t, err)
 	defer func() { _ = file.Close() }()
-	adapter, role, in := &torporv1alpha1.StopAdapter{}, &rbacv1.ClusterRole{}, yaml.NewYAMLOrJSONDecoder(file, 4096)
-	testenv.ExpectNoError(t, errors.Join(in.Decode(adapter), in.Decode(role)))
+	adapter, role, viewer, in := &torporv1alpha1.StopAdapter{}, &rbacv1.ClusterRole{}, &rbacv1.ClusterRole{}, yaml.NewYAMLOrJSONDecoder(file, 4096)
+	testenv.ExpectNoError(t, errors.Join(in.Decode(adapter), in.Decode(role), in.Decode(viewer)))
+	want := []rbacv1.PolicyRule{{APIGroups: []string{adapter.Spec.Target.Group}, Resources: []string{adapter.Spec.Target.Resource}, Verbs: []string{"get", "list", "watch"}}}
+	if diff := cmp.Diff(want, viewer.Rules); diff != "" || viewer.Labels[torporv1alpha1.SwitchViewerRoleLabel] != "true" {
+		t.Errorf("%s: expected the role of who may see its objects, with its label, found %v and other rules (-want +found):\n%s", name, viewer.Labels, diff)
+	}
 	return adapter, role
 }
 
@@ -91,13 +70,13 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 	})
 	defer stop()
 	files, err := filepath.Glob(examples + "/*.yaml")
-	if objects := listForeignObjects(); err != nil || len(files) != len(objects) {
+	if objects := testenv.ListForeignObjects(); err != nil || len(files) != len(objects) {
 		t.Fatalf("expected an object for each of %v, found %d (%v)", files, len(objects), err)
 	}
 	adapters := map[string]*torporv1alpha1.StopAdapter{}
-	for _, o := range listForeignObjects() {
-		adapters[o.file], _ = readExample(t, o.file)
-		env.ExpectCreated(t, adapters[o.file])
+	for _, o := range testenv.ListForeignObjects() {
+		adapters[o.Example], _ = readExample(t, o.Example)
+		env.ExpectCreated(t, adapters[o.Example])
 	}
 	waitFor := func(a *torporv1alpha1.StopAdapter, reason string) {
 		t.Helper()
@@ -112,18 +91,18 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 	env.InstallCRDs(t, "testdata/crds.yaml")
 	var granted rbacv1.ClusterRole // What kube-controller-manager does with the labels of the examples' roles.
 	testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapters"}, &granted))
-	for _, o := range listForeignObjects() {
-		waitFor(adapters[o.file], torporv1alpha1.StopAdapterForbiddenReason)
-		_, role := readExample(t, o.file)
+	for _, o := range testenv.ListForeignObjects() {
+		waitFor(adapters[o.Example], torporv1alpha1.StopAdapterForbiddenReason)
+		_, role := readExample(t, o.Example)
 		if role.Labels[torporv1alpha1.StopAdapterRoleLabel] != "true" {
-			t.Errorf("%s: expected the label by which the role is aggregated, found %v", o.file, role.Labels)
+			t.Errorf("%s: expected the label by which the role is aggregated, found %v", o.Example, role.Labels)
 		}
 		granted.Rules = append(granted.Rules, role.Rules...)
 	}
 	testenv.ExpectNoError(t, env.Client.Update(t.Context(), &granted))
-	for _, o := range listForeignObjects() {
-		waitFor(adapters[o.file], torporv1alpha1.StopAdapterRunningReason)
-		t.Run(o.file, func(t *testing.T) { stopAndRestore(t, env, namespace, adapters[o.file], o) })
+	for _, o := range testenv.ListForeignObjects() {
+		waitFor(adapters[o.Example], torporv1alpha1.StopAdapterRunningReason)
+		t.Run(o.Example, func(t *testing.T) { stopAndRestore(t, env, namespace, adapters[o.Example], o) })
 	}
 	t.Run("one that is deleted gives back what Slumbers stopped", func(t *testing.T) { releaseDeleted(t, env, namespace, adapters["flux-kustomization"]) })
 	t.Run("one whose kind is gone goes", func(t *testing.T) {
@@ -204,15 +183,10 @@ func releaseDeleted(t *testing.T, env *testenv.Environment, namespace string, ad
 	env.WaitForEvent(t, namespace, stopadapter.EventLeftStopped, "a person has stopped it")
 }
 
-func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, adapter *torporv1alpha1.StopAdapter, o foreignObject) {
+func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, adapter *torporv1alpha1.StopAdapter, o testenv.ForeignObject) {
 	kind, err := foreignswitch.NewKind(adapter)
 	testenv.ExpectNoError(t, err)
-	u := &unstructured.Unstructured{}
-	if err := yaml.NewYAMLOrJSONDecoder(strings.NewReader(o.object), 4096).Decode(u); err != nil && !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	u.SetNamespace(namespace)
-	u.SetName("x")
+	u := o.Build(t, types.NamespacedName{Namespace: namespace, Name: "x"})
 	env.ExpectCreated(t, u)
 	before := u.DeepCopy()
 	patch := func(data string) {
@@ -221,13 +195,7 @@ func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, ad
 	}
 	report := func(status, want string) {
 		t.Helper()
-		data := client.RawPatch(types.MergePatchType, []byte(`{"status": null}`))
-		set := client.RawPatch(types.MergePatchType, []byte(`{"status": `+strings.ReplaceAll(status, `"observedGeneration": 3`, `"observedGeneration": `+generationOf(u))+`}`))
-		if o.file == "argocd-application" {
-			testenv.ExpectNoError(t, errors.Join(env.Client.Patch(t.Context(), u, data), env.Client.Patch(t.Context(), u, set)))
-		} else {
-			testenv.ExpectNoError(t, errors.Join(env.Client.Status().Patch(t.Context(), u, data), env.Client.Status().Patch(t.Context(), u, set)))
-		}
+		env.ReportForeignStatus(t, u, status)
 		state := kind.ReadState(u, time.Now())
 		if found := map[bool]string{true: "asleep"}[state.IsAsleep] + map[bool]string{true: "awake"}[state.IsAwake]; found != want || !state.IsStoppable {
 			t.Errorf("%s: expected %q, found %q: %+v", status, want, found, state)
@@ -237,15 +205,15 @@ func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, ad
 	env.WaitFor(t, "it is stopped", u, func() error {
 		return testenv.ErrorIf(!stopadapter.ReadSwitch(u).IsKept(u), "found %v", u.Object)
 	})
-	if o.stopping != "" {
-		report(o.stopping, "")
+	if o.Stopping != "" {
+		report(o.Stopping, "")
 	}
-	report(o.asleep, "asleep")
+	report(o.Asleep, "asleep")
 	patch(`{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
 	env.WaitFor(t, "it is restored", u, func() error {
 		return testenv.ErrorIf(len(stopadapter.ReadSwitch(u).Saved) > 0, "found %v", u.Object)
 	})
-	report(o.awake, "awake")
+	report(o.Awake, "awake")
 	annotations := u.GetAnnotations()
 	delete(annotations, torporv1alpha1.StopsAnnotation) // The record stays.
 	if diff := cmp.Diff(before.GetAnnotations(), annotations); diff != "" && len(before.GetAnnotations())+len(annotations) > 0 {
@@ -254,11 +222,4 @@ func stopAndRestore(t *testing.T, env *testenv.Environment, namespace string, ad
 	if diff := cmp.Diff(before.Object["spec"], u.Object["spec"]); diff != "" {
 		t.Errorf("spec (-before +after):\n%s", diff)
 	}
-}
-
-func generationOf(u *unstructured.Unstructured) string {
-	data, _ := u.MarshalJSON()
-	_, after, _ := strings.Cut(string(data), `"generation":`)
-	number, _, _ := strings.Cut(after, ",")
-	return number
 }
