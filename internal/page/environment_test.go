@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
@@ -29,7 +30,10 @@ var (
 	shared = testenv.NewShared(&suite, newPageEnv)
 )
 
-func TestMain(m *testing.M) { os.Exit(suite.Run(m)) }
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
+	os.Exit(suite.Run(m))
+}
 
 // pageEnv is an API server and a page that looks at it with the rights of the manager.
 type pageEnv struct {
@@ -70,7 +74,7 @@ func (e *pageEnv) createAccount(t testing.TB, namespace, name string, verbs ...s
 	if len(verbs) > 0 {
 		meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 		e.ExpectCreated(t,
-			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{"*"}, Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps", "deployments"}}}},
+			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{"*"}, Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps", "deployments", "kustomizations"}}}},
 			&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}}})
 	}
 	request := &authenticationv1.TokenRequest{}

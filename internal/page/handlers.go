@@ -185,7 +185,7 @@ func (s *Server) flipSwitch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer caller.Close()
-	flip, err := parseFlip(r)
+	flip, err := s.parseFlip(r)
 	if err == nil {
 		err = flip.Validate(s.Clock.Now())
 	}
@@ -205,17 +205,17 @@ func (s *Server) flipSwitch(w http.ResponseWriter, r *http.Request) {
 
 var errUnknownVerb = errors.New("expected the verb stop or start, found another")
 
-func parseFlip(r *http.Request) (torpor.Flip, error) {
+func (s *Server) parseFlip(r *http.Request) (torpor.Flip, error) {
 	verb := r.PostFormValue("verb")
 	if verb != "stop" && verb != "start" {
 		return torpor.Flip{}, errUnknownVerb
 	}
-	k, err := torpor.FindKind(r.PostFormValue("kind"))
+	k, err := s.inventory.findKind(r.PostFormValue("kind"))
 	if err != nil {
 		return torpor.Flip{}, err
 	}
 	return torpor.Flip{
-		Kind: k, Namespace: r.PostFormValue("namespace"), Name: r.PostFormValue("name"), Part: r.PostFormValue("part"), IsStop: verb == "stop",
+		Kind: *k, Namespace: r.PostFormValue("namespace"), Name: r.PostFormValue("name"), Part: r.PostFormValue("part"), IsStop: verb == "stop",
 		Reason: strings.TrimSpace(r.PostFormValue("reason")), Until: strings.TrimSpace(r.PostFormValue("until")), FieldManager: fieldManager,
 	}, nil
 }

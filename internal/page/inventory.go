@@ -4,8 +4,10 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -25,6 +28,7 @@ import (
 // listedSwitch is one switch of an object as it was seen last. It is not changed after it was listed.
 type listedSwitch struct {
 	torpor.Switch
+	kind      *torpor.Kind
 	key       string
 	canFlip   bool
 	savings   sleepSavings
@@ -43,14 +47,14 @@ func (l *listing) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectK
 // DeepCopyObject returns the listing itself, which nobody changes.
 func (l *listing) DeepCopyObject() runtime.Object { return l }
 
-func newListing(k torpor.Kind, obj client.Object) *listing {
+func newListing(k *torpor.Kind, obj client.Object) *listing {
 	l := &listing{ObjectMeta: metav1.ObjectMeta{Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion()}}
+	if !k.HasSwitches(obj) { // No StopAdapter's questions are asked of what nobody ever stopped.
+		return l
+	}
 	for _, s := range k.DescribeSwitches(obj) {
-		if s.IsUntouched() {
-			continue
-		}
 		s = s.WithoutHistory()
-		listed := &listedSwitch{Switch: s, key: s.Kind + "/" + s.Namespace + "/" + s.Name + "/" + s.Part, canFlip: k.CanFlip(s.Part) && !s.IsAsleepBySchedule(), savings: readSleepSavings(obj)}
+		listed := &listedSwitch{Switch: s, kind: k, key: k.Name() + "/" + s.Namespace + "/" + s.Name + "/" + s.Part, canFlip: k.CanFlip(s.Part) && !s.IsAsleepBySchedule(), savings: readSleepSavings(obj)}
 		listed.attention = listed.rankAttention()
 		l.switches = append(l.switches, listed)
 	}
@@ -85,21 +89,90 @@ func (s *listedSwitch) isChanging() bool {
 	return s.Stopped && !rests || !s.Stopped && !runs && s.State != "unknown" && s.State != "Unknown"
 }
 
-// kindNamespace is where objects are seen together, and where one may or may not see them.
+// maxForeignRows bounds the objects of one StopAdapter's kind that are kept: a namespace's people make as many as they like.
+const maxForeignRows = 1000
+
+// kindNamespace is where objects of a kind, by its name, are seen together, and where one may or may not see them.
 type kindNamespace struct{ kind, namespace string }
 
 // inventory has what can be stopped, as watches have told last.
 type inventory struct {
-	mu      sync.RWMutex
+	mu sync.RWMutex
+	// kinds are those that need no StopAdapter, and then the others by name.
+	kinds   []*torpor.Kind
 	objects map[kindNamespace]map[string]*listing
-	// unseen are the kinds that cannot be watched, and why.
-	unseen map[string]string
+	// places counts the kinds and namespaces that have come since the start.
+	places int
+	// counts are the objects that are kept of a kind, and surplus has those that are not, because there are too many.
+	counts  map[string]int
+	surplus map[string]map[types.NamespacedName]bool
+	// unseen are the kinds that cannot be watched, and why. unwatched is how many StopAdapters are left out, because there are too many.
+	unseen    map[string]string
+	unwatched int
 	// changed is closed at the next change.
 	changed chan struct{}
 }
 
 func newInventory() *inventory {
-	return &inventory{objects: map[kindNamespace]map[string]*listing{}, unseen: map[string]string{}, changed: make(chan struct{})}
+	i := &inventory{
+		objects: map[kindNamespace]map[string]*listing{}, counts: map[string]int{}, surplus: map[string]map[types.NamespacedName]bool{},
+		unseen: map[string]string{}, changed: make(chan struct{}),
+	}
+	for _, k := range torpor.ListKinds() {
+		i.kinds = append(i.kinds, &k)
+	}
+	return i
+}
+
+// listKinds returns those that are watched now.
+func (i *inventory) listKinds() []*torpor.Kind {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.kinds
+}
+
+// findKind returns one of them by its name.
+func (i *inventory) findKind(name string) (*torpor.Kind, error) {
+	kinds := i.listKinds()
+	if at := slices.IndexFunc(kinds, func(k *torpor.Kind) bool { return k.Name() == name }); at >= 0 {
+		return kinds[at], nil
+	}
+	return nil, fmt.Errorf("expected a kind that can be stopped, found %q", name)
+}
+
+// addKind lets callers see the kind of a StopAdapter. The list that others hold stays as it is.
+func (i *inventory) addKind(k *torpor.Kind) {
+	i.change(func() {
+		kinds := append(slices.Clone(i.kinds), k)
+		slices.SortStableFunc(kinds, func(a, b *torpor.Kind) int {
+			if !a.IsForeign() || !b.IsForeign() {
+				return compareEmpty(a.IsForeign(), b.IsForeign())
+			}
+			return strings.Compare(a.Name(), b.Name())
+		})
+		i.kinds = kinds
+	})
+}
+
+// removeKind forgets a kind and its objects.
+func (i *inventory) removeKind(k *torpor.Kind) {
+	i.change(func() {
+		i.kinds = slices.DeleteFunc(slices.Clone(i.kinds), func(one *torpor.Kind) bool { return one == k })
+		i.clear(k.Name(), "")
+		delete(i.unseen, k.Name())
+	})
+}
+
+// clear forgets the objects of a kind, in one namespace or in all; the lock is held.
+func (i *inventory) clear(kind, namespace string) {
+	isThere := func(found string) bool { return namespace == "" || namespace == found }
+	for at, objects := range i.objects {
+		if at.kind == kind && isThere(at.namespace) {
+			i.counts[kind] -= len(objects)
+			delete(i.objects, at)
+		}
+	}
+	maps.DeleteFunc(i.surplus[kind], func(name types.NamespacedName, _ bool) bool { return isThere(name.Namespace) })
 }
 
 // awaitChange returns what is closed when something is no longer as it is now.
@@ -118,39 +191,59 @@ func (i *inventory) change(apply func()) {
 }
 
 // put keeps what has switches. Most Deployments and their like have none, and their changes are nobody's matter.
-func (i *inventory) put(kind string, l *listing) {
+func (i *inventory) put(k *torpor.Kind, l *listing) {
 	if len(l.switches) == 0 {
-		if i.has(kind, l) {
-			i.remove(kind, l)
+		if i.has(k, l) {
+			i.remove(k, l)
 		}
 		return
 	}
 	i.change(func() {
-		at := kindNamespace{kind, l.Namespace}
+		kind, at, name := k.Name(), kindNamespace{k.Name(), l.Namespace}, types.NamespacedName{Namespace: l.Namespace, Name: l.Name}
+		isNew := i.objects[at][l.Name] == nil
+		if isNew && k.IsForeign() && i.counts[kind] >= maxForeignRows {
+			if i.surplus[kind] == nil {
+				i.surplus[kind] = map[types.NamespacedName]bool{}
+			}
+			i.surplus[kind][name], l.switches = true, nil
+			return
+		}
+		delete(i.surplus[kind], name)
 		if i.objects[at] == nil {
 			i.objects[at] = map[string]*listing{}
+			i.places++
+		}
+		if isNew {
+			i.counts[kind]++
 		}
 		i.objects[at][l.Name] = l
 	})
 }
 
-func (i *inventory) has(kind string, l metav1.Object) bool {
+// has reports whether an object is kept, or left out.
+func (i *inventory) has(k *torpor.Kind, l metav1.Object) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	return i.objects[kindNamespace{kind, l.GetNamespace()}][l.GetName()] != nil
+	return i.objects[kindNamespace{k.Name(), l.GetNamespace()}][l.GetName()] != nil || i.surplus[k.Name()][types.NamespacedName{Namespace: l.GetNamespace(), Name: l.GetName()}]
 }
 
-func (i *inventory) remove(kind string, l metav1.Object) {
+func (i *inventory) remove(k *torpor.Kind, l metav1.Object) {
 	i.change(func() {
-		at := kindNamespace{kind, l.GetNamespace()}
+		at := kindNamespace{k.Name(), l.GetNamespace()}
+		delete(i.surplus[at.kind], types.NamespacedName{Namespace: l.GetNamespace(), Name: l.GetName()})
+		if i.objects[at][l.GetName()] == nil {
+			return
+		}
+		i.counts[at.kind]--
 		if delete(i.objects[at], l.GetName()); len(i.objects[at]) == 0 {
 			delete(i.objects, at)
 		}
 	})
 }
 
-// setUnseen notes why a kind is not seen; empty if it is.
-func (i *inventory) setUnseen(kind, why string) {
+// setUnseen notes why a kind is not seen in a namespace, or in all; empty if it is. What was seen is forgotten where it cannot be there any more, or
+// nobody may look.
+func (i *inventory) setUnseen(kind, namespace, why string) {
 	i.mu.RLock()
 	before := i.unseen[kind]
 	i.mu.RUnlock()
@@ -161,13 +254,51 @@ func (i *inventory) setUnseen(kind, why string) {
 		if i.unseen[kind] = why; why == "" {
 			delete(i.unseen, kind)
 		}
+		if why == notInstalled || why == noRole {
+			i.clear(kind, namespace)
+		}
 	})
 }
 
-func (i *inventory) listUnseen() map[string]string {
+// isUnseen reports whether a kind cannot be watched.
+func (i *inventory) isUnseen(k *torpor.Kind) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	return maps.Clone(i.unseen)
+	return i.unseen[k.Name()] != ""
+}
+
+// setUnwatched notes how many StopAdapters there are too many.
+func (i *inventory) setUnwatched(n int) {
+	if i.listGaps().unwatched != n {
+		i.change(func() { i.unwatched = n })
+	}
+}
+
+// inventoryGaps is what of the inventory is not shown, or not as it is now.
+type inventoryGaps struct {
+	unseen    map[string]string
+	crowded   []string
+	unwatched int
+}
+
+func (i *inventory) listGaps() inventoryGaps {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	gaps := inventoryGaps{unseen: maps.Clone(i.unseen), unwatched: i.unwatched}
+	for kind, left := range i.surplus {
+		if len(left) > 0 {
+			gaps.crowded = append(gaps.crowded, kind)
+		}
+	}
+	slices.Sort(gaps.crowded)
+	return gaps
+}
+
+// countPlaces changes when objects of a kind are somewhere where none were before.
+func (i *inventory) countPlaces() int {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.places
 }
 
 // listNamespaces returns where objects of a kind are, in order.
@@ -201,14 +332,13 @@ func (i *inventory) listSwitches(isVisible func(kindNamespace) bool) []*listedSw
 }
 
 // watchKind keeps the objects of a kind in the inventory until ctx ends, also where the kind comes later.
-func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k torpor.Kind, namespace string) {
+func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *torpor.Kind, namespace string) {
 	options := func(o metav1.ListOptions) *client.ListOptions {
 		return &client.ListOptions{Namespace: namespace, Raw: &o}
 	}
-	kind := k.GVK().Kind
 	put := func(obj any) {
 		if l, ok := obj.(*listing); ok {
-			i.put(kind, l)
+			i.put(k, l)
 		}
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -216,12 +346,12 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k torp
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 				list := k.NewList()
 				err := kube.List(ctx, list, options(o))
-				i.setUnseen(kind, describeUnseen(k, err))
+				i.setUnseen(k.Name(), namespace, describeUnseen(k, err))
 				return list, err
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 				events, err := kube.Watch(ctx, k.NewList(), options(o))
-				i.setUnseen(kind, describeUnseen(k, err))
+				i.setUnseen(k.Name(), namespace, describeUnseen(k, err))
 				return events, err
 			},
 		},
@@ -240,8 +370,8 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k torp
 				if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 					obj = gone.Obj
 				}
-				if o, ok := obj.(metav1.Object); ok && i.has(kind, o) {
-					i.remove(kind, o)
+				if o, ok := obj.(metav1.Object); ok && i.has(k, o) {
+					i.remove(k, o)
 				}
 			},
 		},
@@ -250,18 +380,26 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k torp
 	informer.RunWithContext(klog.NewContext(ctx, logr.Discard()))
 }
 
-// notInstalled is why a kind is not seen that the API server does not serve, which is nothing to worry about.
-const notInstalled = "not installed"
+const (
+	// notInstalled is why a kind is not seen that the API server does not serve, which is nothing to worry about.
+	notInstalled = "not installed"
+	// noRole is why that of a StopAdapter is not seen: somebody has to give the rights.
+	noRole = "torpor manager may not list them; make the ClusterRole that their StopAdapter needs"
+	// noAnswer is why what is shown may be another thing than what is there.
+	noAnswer = "the API server did not answer as expected; what is shown may be old"
+)
 
-func describeUnseen(k torpor.Kind, err error) string {
+func describeUnseen(k *torpor.Kind, err error) string {
 	switch {
 	case err == nil:
 		return ""
+	case k.IsForeign() && k8serrors.IsForbidden(err):
+		return noRole
 	case connection.IsKindNotServed(err), k.IsSwitched() && k8serrors.IsForbidden(err): // Workloads are stopped where that is asked for.
 		return notInstalled
 	case k8serrors.IsForbidden(err):
 		return "torpor manager may not list them; install the feature that they belong to"
 	default:
-		return "the API server did not answer as expected; what is shown may be old"
+		return noAnswer
 	}
 }

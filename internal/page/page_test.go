@@ -331,9 +331,9 @@ func TestSwitchesAreSorted(t *testing.T) {
 	}
 }
 
-func clusterDeployments(t *testing.T) torpor.Kind {
+func clusterDeployments(t *testing.T) *torpor.Kind {
 	t.Helper()
-	k, err := torpor.FindKind("ClusterDeployment")
+	k, err := newInventory().findKind("ClusterDeployment")
 	testenv.ExpectNoError(t, err)
 	return k
 }

@@ -17,12 +17,14 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
 )
@@ -60,6 +62,7 @@ type Server struct {
 	kube          client.WithWatch
 	authenticator *authorization.Authenticator
 	inventory     *inventory
+	foreign       *foreignKinds
 	templates     *template.Template
 	streams       *streamSlots
 	certificate   *certwatcher.CertWatcher
@@ -100,26 +103,40 @@ func (s *Server) loadCertificate() (err error) {
 }
 
 func (s *Server) connect() error {
-	known, err := torpor.NewScheme()
+	known, err := newScheme()
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(authenticationv1.AddToScheme(known), authorizationv1.AddToScheme(known)); err != nil {
-		return fmt.Errorf("register reviews: %w", err)
-	}
-	var kinds []schema.GroupVersionKind
-	for _, k := range torpor.ListKinds() {
-		kinds = append(kinds, k.GVK())
-	}
 	if s.authenticator, err = authorization.NewAuthenticator(authorization.Options{
-		Config: s.Config, Scheme: known, Kinds: kinds, Clock: s.Clock, RequestsPerSecond: callerRate, FailuresPerSecond: failureRate, Metrics: authorization.NewCallerMetrics(),
+		Config: s.Config, Scheme: known, Mapper: func() meta.RESTMapper { return s.inventory.newMapper() }, Clock: s.Clock, RequestsPerSecond: callerRate, FailuresPerSecond: failureRate, Metrics: authorization.NewCallerMetrics(),
 	}); err != nil {
 		return fmt.Errorf("let callers in: %w", err)
 	}
-	if s.kube, err = client.NewWithWatch(s.Config, client.Options{Scheme: known, Mapper: authorization.NewRESTMapper(kinds)}); err != nil {
+	connections, err := rest.HTTPClientFor(s.Config)
+	if err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	mapper := s.inventory.newMapper()
+	mapper.Add(torporv1alpha1.StopAdapterKind(), meta.RESTScopeRoot)
+	if s.kube, err = client.NewWithWatch(s.Config, client.Options{HTTPClient: connections, Scheme: known, Mapper: mapper}); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
+	s.foreign = &foreignKinds{config: s.Config, http: connections, scheme: known, namespaces: s.watchedNamespaces(), inventory: s.inventory, log: s.Log}
 	return nil
+}
+
+// newScheme knows what the page reads and asks. Objects of StopAdapters need none.
+func newScheme() (*runtime.Scheme, error) {
+	known, err := torpor.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	for _, add := range []func(*runtime.Scheme) error{torporv1alpha1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme} {
+		if err := add(known); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return known, nil
 }
 
 // NeedLeaderElection is false: the page shows what others do.
@@ -135,12 +152,13 @@ func (s *Server) Start(ctx context.Context) error {
 	defer cancel()
 	var watches sync.WaitGroup
 	defer watches.Wait()
-	defer cancel() // Before the watches are waited for.
-	for _, k := range torpor.ListKinds() {
+	defer cancel()                              // Before the watches are waited for.
+	for _, k := range s.inventory.listKinds() { // Those that need no StopAdapter.
 		for _, namespace := range s.watchedNamespaces() {
 			watches.Go(func() { s.inventory.watchKind(ctx, s.kube, k, namespace) })
 		}
 	}
+	watches.Go(func() { s.foreign.run(ctx, s.kube) })
 	web := &http.Server{
 		Handler: s.newHandler(), ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // Streams end with the server.

@@ -180,6 +180,9 @@ func (st *stream) run(ctx context.Context) error {
 
 // sendChanges sends the page if it is no longer as the browser has it, and a comment otherwise.
 func (st *stream) sendChanges(ctx context.Context) error {
+	if err := st.sees.reviewPlaces(ctx, st.inventory, st.query); err != nil {
+		return err
+	}
 	v := composeView(ctx, st.inventory, st.sees, st.query, st.Clock.Now())
 	event, err := st.compare(v)
 	if err != nil {

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/torpor-dev/torpor/internal/cli/torpor"
 )
 
 const (
@@ -70,7 +68,8 @@ type columnView struct {
 
 type rowView struct {
 	Key, Sum                          string
-	Kind, Namespace, Name, Part       string
+	Kind, APIGroup, KindName          string
+	Namespace, Name, Part             string
 	State, Badge, Symbol              string
 	Stopped                           bool
 	Since, Until                      *timeView
@@ -94,7 +93,7 @@ func newTimeView(at *metav1.Time) *timeView {
 
 // composeView selects, counts, sorts and cuts to one page.
 func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQuery, now time.Time) view {
-	v := view{Query: q, Kinds: listKindNames(), Columns: listColumns(q)}
+	v := view{Query: q, Kinds: listKindNames(all, sees), Columns: listColumns(q)}
 	namespaces := map[string]bool{}
 	var saved float64
 	var matching []*listedSwitch
@@ -126,7 +125,7 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 		r.Sum = sumOf(r)
 		v.Rows = append(v.Rows, r)
 	}
-	v.Warnings = listWarnings(all.listUnseen(), sees.unreviewed)
+	v.Warnings = listWarnings(all.listGaps(), sees)
 	return v
 }
 
@@ -153,23 +152,34 @@ func isOverdue(s *listedSwitch, now time.Time) bool {
 	return s.Stopped && s.Until != nil && now.After(s.Until.Add(overdueGrace))
 }
 
-func listWarnings(unseen map[string]string, unreviewed int) []string {
+func listWarnings(gaps inventoryGaps, sees *visibility) []string {
 	var warnings []string
-	for _, kind := range slices.Sorted(maps.Keys(unseen)) {
-		if why := unseen[kind]; why != notInstalled {
-			warnings = append(warnings, kind+"s: "+why)
+	for _, kind := range slices.Sorted(maps.Keys(gaps.unseen)) {
+		if why := gaps.unseen[kind]; why != notInstalled {
+			warnings = append(warnings, kind+": "+why)
 		}
 	}
-	if unreviewed > 0 {
-		warnings = append(warnings, fmt.Sprintf("You may not list everything, and there are too many namespaces to ask about each: %d were left out. Choose one.", unreviewed))
+	for _, kind := range gaps.crowded {
+		if sees.seesSomeOf(kind) {
+			warnings = append(warnings, fmt.Sprintf("%s: only %d that are or were stopped are shown, and there are more; kubectl torpor status has all of them", kind, maxForeignRows))
+		}
+	}
+	if gaps.unwatched > 0 {
+		warnings = append(warnings, fmt.Sprintf("StopAdapters: only the first %d by name are shown, and there are %d more; kubectl torpor status has all of them", maxForeignKinds, gaps.unwatched))
+	}
+	if sees.unreviewed > 0 {
+		warnings = append(warnings, fmt.Sprintf("You may not list everything, and there are too many namespaces to ask about each: %d were left out. Choose one.", sees.unreviewed))
 	}
 	return warnings
 }
 
-func listKindNames() []string {
+// listKindNames offers the kinds of StopAdapters to who sees some of them.
+func listKindNames(all *inventory, sees *visibility) []string {
 	var names []string
-	for _, k := range torpor.ListKinds() {
-		names = append(names, k.GVK().Kind)
+	for _, k := range all.listKinds() {
+		if !k.IsForeign() || sees.seesSomeOf(k.Name()) {
+			names = append(names, k.Name())
+		}
 	}
 	return names
 }
@@ -195,7 +205,7 @@ func listColumns(q viewQuery) []columnView {
 
 func newRowView(s *listedSwitch, now time.Time) rowView {
 	r := rowView{
-		Key: s.key, Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, Part: s.Part, State: s.State, Stopped: s.Stopped,
+		Key: s.key, Kind: s.Kind, APIGroup: s.APIGroup, KindName: s.kind.Name(), Namespace: s.Namespace, Name: s.Name, Part: s.Part, State: s.State, Stopped: s.Stopped,
 		Since: newTimeView(s.Since), Until: newTimeView(s.Until), By: s.By, Reason: s.Reason, Next: s.Next,
 		IsStuck: s.IsStuck(), IsOverdue: isOverdue(s, now), StartsItself: s.Next == "starts by itself",
 	}

@@ -24,7 +24,7 @@ const (
 type viewQuery struct {
 	// Text is in the name, namespace, requester, reason or message.
 	Text string
-	// Kind and Namespace choose one; empty means all.
+	// Kind, by its name, and Namespace choose one; empty means all.
 	Kind, Namespace string
 	// State is stopped, changing, stuck or running; empty means all.
 	State string
@@ -107,13 +107,13 @@ func (q viewQuery) sortedBy(column string) viewQuery {
 
 // isAbout reports whether somebody looks at a switch, whatever its state is.
 func (q viewQuery) isAbout(s *listedSwitch) bool {
-	if q.Kind != "" && s.Kind != q.Kind || q.Namespace != "" && s.Namespace != q.Namespace {
+	if q.Kind != "" && s.kind.Name() != q.Kind || q.Namespace != "" && s.Namespace != q.Namespace {
 		return false
 	}
 	if q.Text == "" {
 		return true
 	}
-	words := strings.ToLower(strings.Join([]string{s.Kind, s.Namespace, s.Name, s.Part, s.State, s.By, s.Reason, s.Next, s.Message}, " "))
+	words := strings.ToLower(strings.Join([]string{s.Kind, s.APIGroup, s.Namespace, s.Name, s.Part, s.State, s.By, s.Reason, s.Next, s.Message}, " "))
 	for word := range strings.FieldsSeq(strings.ToLower(q.Text)) {
 		if !strings.Contains(words, word) {
 			return false
@@ -189,5 +189,5 @@ func compareEmpty(isEmpty, isOtherEmpty bool) int {
 }
 
 func compareNames(a, b *listedSwitch) int {
-	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Part, b.Part))
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.kind.Name(), b.kind.Name()), cmp.Compare(a.Part, b.Part))
 }

@@ -5,6 +5,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cli/torpor"
@@ -16,9 +17,11 @@ const maxReviewedNamespaces = 200
 // visibility is what one caller may see and change. It counts for rightsLifetime; one goroutine uses it.
 type visibility struct {
 	caller *authorization.Caller
-	// everywhere has the kinds that the caller may list in all namespaces, places where else.
+	// everywhere has whether the caller may list a kind in all namespaces, places whether in one, of what was asked.
 	everywhere map[string]bool
 	places     map[kindNamespace]bool
+	// reviewed is what the inventory's places were counted when they were asked about; -1 if they never were.
+	reviewed int
 	// unreviewed is how many namespaces were left out, because there are too many to ask about.
 	unreviewed int
 	canPatch   map[kindNamespace]bool
@@ -26,51 +29,87 @@ type visibility struct {
 
 // reviewVisibility asks the API server, as the caller, what the caller may list.
 func reviewVisibility(ctx context.Context, caller *authorization.Caller, all *inventory, q viewQuery) (*visibility, error) {
-	v := &visibility{caller: caller, everywhere: map[string]bool{}, places: map[kindNamespace]bool{}, canPatch: map[kindNamespace]bool{}}
-	for _, k := range torpor.ListKinds() {
-		kind, namespaces := k.GVK().Kind, all.listNamespaces(k.GVK().Kind)
-		if len(namespaces) == 0 || q.Kind != "" && q.Kind != kind {
+	v := &visibility{caller: caller, everywhere: map[string]bool{}, places: map[kindNamespace]bool{}, reviewed: -1, canPatch: map[kindNamespace]bool{}}
+	return v, v.reviewPlaces(ctx, all, q)
+}
+
+// reviewPlaces asks about what has come since it was asked last: the first object of a kind or of a namespace shows when it comes.
+func (v *visibility) reviewPlaces(ctx context.Context, all *inventory, q viewQuery) error {
+	places := all.countPlaces()
+	if places == v.reviewed {
+		return nil
+	}
+	v.unreviewed = 0
+	for _, k := range all.listKinds() {
+		if q.Kind != "" && q.Kind != k.Name() {
 			continue
 		}
-		permission := authorization.Permission{Verb: "list", Group: k.GVK().Group, Resource: k.Resource()}
-		isEverywhere, err := caller.May(ctx, permission)
-		if err != nil {
-			return nil, fmt.Errorf("ask what may be seen: %w", err)
-		}
-		if isEverywhere {
-			v.everywhere[kind] = true
-			continue
-		}
-		if q.Namespace != "" {
-			namespaces = []string{q.Namespace}
-		}
-		if surplus := len(namespaces) - maxReviewedNamespaces; surplus > 0 {
-			namespaces, v.unreviewed = namespaces[:maxReviewedNamespaces], max(v.unreviewed, surplus)
-		}
-		allowed, err := caller.AllowedNamespaces(ctx, namespaces, permission)
-		if err != nil {
-			return nil, fmt.Errorf("ask what may be seen: %w", err)
-		}
-		for namespace := range allowed {
-			v.places[kindNamespace{kind, namespace}] = true
+		if err := v.reviewKind(ctx, k, all.listNamespaces(k.Name()), q.Namespace); err != nil {
+			return fmt.Errorf("ask what may be seen: %w", err)
 		}
 	}
-	return v, nil
+	v.reviewed = places
+	return nil
+}
+
+func (v *visibility) reviewKind(ctx context.Context, k *torpor.Kind, namespaces []string, only string) error {
+	if len(namespaces) == 0 {
+		return nil
+	}
+	kind, permission := k.Name(), authorization.Permission{Verb: "list", Group: k.GVK().Group, Resource: k.Resource()}
+	isEverywhere, isKnown := v.everywhere[kind]
+	if !isKnown {
+		var err error
+		if isEverywhere, err = v.caller.May(ctx, permission); err != nil {
+			return err
+		}
+		v.everywhere[kind] = isEverywhere
+	}
+	if isEverywhere {
+		return nil
+	}
+	if only != "" {
+		namespaces = []string{only}
+	}
+	if surplus := len(namespaces) - maxReviewedNamespaces; surplus > 0 {
+		namespaces, v.unreviewed = namespaces[:maxReviewedNamespaces], max(v.unreviewed, surplus)
+	}
+	namespaces = slices.DeleteFunc(namespaces, func(namespace string) bool {
+		_, isKnown := v.places[kindNamespace{kind, namespace}]
+		return isKnown
+	})
+	allowed, err := v.caller.AllowedNamespaces(ctx, namespaces, permission)
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		v.places[kindNamespace{kind, namespace}] = allowed[namespace]
+	}
+	return nil
 }
 
 func (v *visibility) isVisible(at kindNamespace) bool { return v.everywhere[at.kind] || v.places[at] }
 
+// seesSomeOf reports whether the caller may list a kind anywhere.
+func (v *visibility) seesSomeOf(kind string) bool {
+	if v.everywhere[kind] {
+		return true
+	}
+	for at, isAllowed := range v.places {
+		if at.kind == kind && isAllowed {
+			return true
+		}
+	}
+	return false
+}
+
 // mayPatch reports whether the caller may flip the switches of a kind in a namespace, as far as RBAC says; policies may refuse it still.
 func (v *visibility) mayPatch(ctx context.Context, s *listedSwitch) bool {
-	at := kindNamespace{s.Kind, s.Namespace}
+	at := kindNamespace{s.kind.Name(), s.Namespace}
 	if may, isKnown := v.canPatch[at]; isKnown {
 		return may
 	}
-	k, err := torpor.FindKind(s.Kind)
-	if err != nil {
-		return false
-	}
-	allowed, err := v.caller.AllowedNamespaces(ctx, []string{s.Namespace}, authorization.Permission{Verb: "patch", Group: k.GVK().Group, Resource: k.Resource()})
+	allowed, err := v.caller.AllowedNamespaces(ctx, []string{s.Namespace}, authorization.Permission{Verb: "patch", Group: s.kind.GVK().Group, Resource: s.kind.Resource()})
 	if err != nil { // Without an answer there is no button; the next look asks again.
 		return false
 	}

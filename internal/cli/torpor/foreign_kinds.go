@@ -41,16 +41,29 @@ func (kube *kubeClient) readForeignKinds(ctx context.Context) (kinds []stoppable
 		return nil, fmt.Errorf("list the StopAdapters: %w", err)
 	}
 	for i := range list.Items {
-		a := &list.Items[i]
-		k, err := foreignswitch.NewKind(a)
+		k, err := NewForeignKind(&list.Items[i])
 		if err != nil {
 			continue
 		}
-		resources := k.GVK.GroupVersion().WithResource(a.Spec.Target.Resource)
-		kube.mapper.AddSpecific(k.GVK, resources, resources, meta.RESTScopeNamespace)
-		kinds = append(kinds, switchedKind(k, []string{a.Name, strings.ToLower(k.GVK.Kind), a.Spec.Target.Resource}))
+		k.AddToMapper(kube.mapper)
+		kinds = append(kinds, k.stoppableKind)
 	}
 	return kinds, nil
+}
+
+// NewForeignKind returns the kind that a StopAdapter is about, or what is wrong with that.
+func NewForeignKind(a *torporv1alpha1.StopAdapter) (Kind, error) {
+	k, err := foreignswitch.NewKind(a)
+	if err != nil {
+		return Kind{}, fmt.Errorf("read the StopAdapter %s: %w", a.Name, err)
+	}
+	return Kind{switchedKind(k, []string{a.Name, a.Spec.Target.Resource, strings.ToLower(k.GVK.Kind)})}, nil
+}
+
+// AddToMapper lets a client find the kind without discovery.
+func (k Kind) AddToMapper(mapper *meta.DefaultRESTMapper) {
+	resources := k.gvk.GroupVersion().WithResource(k.Resource())
+	mapper.AddSpecific(k.gvk, resources, resources, meta.RESTScopeNamespace)
 }
 
 // findTarget reads KIND/NAME. The API server is asked for more kinds only where the kind is none of the usual ones.

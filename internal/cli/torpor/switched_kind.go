@@ -69,12 +69,17 @@ func describeSwitched(k stoppable.Kind, kindName string, u *unstructured.Unstruc
 	for _, one := range is.Scheduled {
 		r.pastScheduled = append(r.pastScheduled, one.Stops...)
 	}
-	r.isUntouched = len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !r.isAsked
+	r.isUntouched = isUntouched(u, is)
 	if at, by := is.LastResume(); !r.Stopped && !at.IsZero() {
 		r.Since, r.By = &at, by
 	}
 	r.State, r.restsByItself = stateOfSwitched(k, r, is, rest, u)
 	return r.withNext(r.startCommand()).withUnseen(is)
+}
+
+// isUntouched reports whether neither somebody nor a Slumber ever stopped an object.
+func isUntouched(obj metav1.Object, is stopadapter.SwitchState) bool {
+	return len(is.Records)+len(is.Scheduled)+len(is.Saved) == 0 && !stopadapter.IsAsked(obj)
 }
 
 // stateOfSwitched says what became of an object. restsByItself is of one that its own switch stops, which is how somebody wants it.

@@ -18,6 +18,8 @@ import (
 
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 	"github.com/torpor-dev/torpor/internal/cli/moco"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
 // Switch is a row of `kubectl torpor status`, for what shows it elsewhere than in a terminal.
@@ -35,9 +37,6 @@ func (s Switch) WithoutHistory() Switch { return Switch{s.withoutHistory()} }
 // Kind is a kind of objects that have switches.
 type Kind struct{ stoppableKind }
 
-// IsUntouched reports whether nobody ever stopped it, of an object that knows nothing of Torpor.
-func (s Switch) IsUntouched() bool { return s.isUntouched }
-
 // ListKinds returns the kinds that need no StopAdapter, in the order of the tables of the commands.
 func ListKinds() []Kind {
 	var kinds []Kind
@@ -47,14 +46,24 @@ func ListKinds() []Kind {
 	return kinds
 }
 
-// FindKind returns the kind with this name, as in ClusterDeployment.
-func FindKind(name string) (Kind, error) {
-	k, err := parseKind(stoppableKinds(), name)
-	return Kind{k}, err
-}
-
 // IsSwitched reports whether the kind's objects know nothing of Torpor, so that most of them are none of its business.
 func (k Kind) IsSwitched() bool { return k.isSwitched }
+
+// IsForeign reports whether a StopAdapter says how the kind's objects are stopped.
+func (k Kind) IsForeign() bool { return stoppable.FindGroup(k.gvk.Kind) != k.gvk.Group }
+
+// Name tells the kind from all others: the name of its StopAdapter, for several groups have a Cluster, or the kind itself.
+func (k Kind) Name() string {
+	if k.IsForeign() {
+		return k.names[0]
+	}
+	return k.gvk.Kind
+}
+
+// HasSwitches reports whether an object has switches that are shown: of what knows nothing of Torpor, somebody has to have stopped it once.
+func (k Kind) HasSwitches(obj client.Object) bool {
+	return !k.isSwitched || !isUntouched(obj, stopadapter.ReadSwitch(obj))
+}
 
 // GVK is the kind as the API has it.
 func (k Kind) GVK() schema.GroupVersionKind { return k.gvk }

@@ -19,7 +19,6 @@ import (
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/cache"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -54,9 +53,9 @@ type Options struct {
 	// Config has the address and the authority of the API server; its credentials are not used.
 	Config *rest.Config
 	Scheme *runtime.Scheme
-	// Kinds are read and written beside those of apps.
-	Kinds []schema.GroupVersionKind
-	Clock clock.PassiveClock
+	// Mapper returns the mapper of what callers read and write now; nil stands for one that knows the kinds of apps.
+	Mapper func() meta.RESTMapper
+	Clock  clock.PassiveClock
 	// RequestsPerSecond limits the requests of each caller.
 	RequestsPerSecond float64
 	// FailuresPerSecond limits the credentials of one address that turn out to be invalid.
@@ -70,7 +69,7 @@ type Authenticator struct {
 	// host and path are the API server's, userAgent is this API's.
 	host, path, userAgent string
 	scheme                *runtime.Scheme
-	mapper                meta.RESTMapper
+	mapper                func() meta.RESTMapper
 	clock                 clock.PassiveClock
 	key                   credentialFingerprint
 	metrics               *CallerMetrics
@@ -109,9 +108,13 @@ func NewAuthenticator(o Options) (*Authenticator, error) {
 	shared.TLSClientConfig, shared.ForceAttemptHTTP2, shared.Proxy = tlsConfig, true, cfg.Proxy
 	shared.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: maxUnreadBytes}
 	c := &Authenticator{
-		shared: shared, host: cfg.Host, path: cfg.APIPath, userAgent: cfg.UserAgent, scheme: o.Scheme, mapper: NewRESTMapper(o.Kinds), clock: o.Clock,
+		shared: shared, host: cfg.Host, path: cfg.APIPath, userAgent: cfg.UserAgent, scheme: o.Scheme, mapper: o.Mapper, clock: o.Clock,
 		metrics: o.Metrics, identities: cache.NewLRUExpireCacheWithClock(maxIdentities, o.Clock), permissions: cache.NewLRUExpireCacheWithClock(maxAnswers, o.Clock),
 		limits: newCallerLimits(o.RequestsPerSecond), strangers: newStrangerLimits(o.Clock, o.FailuresPerSecond),
+	}
+	if c.mapper == nil {
+		ofApps := NewRESTMapper(nil)
+		c.mapper = func() meta.RESTMapper { return ofApps }
 	}
 	if _, err := rand.Read(c.key[:]); err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)

@@ -52,7 +52,7 @@ func (a *Authenticator) newClients(tripper http.RoundTripper) (client.Client, co
 	h := &http.Client{Transport: tripper, Timeout: callTimeout}
 	cfg := &rest.Config{Host: a.host, APIPath: a.path, QPS: -1, UserAgent: a.userAgent}
 	// With a mapper that knows the kinds, no request needs discovery.
-	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: a.scheme, Mapper: a.mapper})
+	kubernetes, err := client.New(cfg, client.Options{HTTPClient: h, Scheme: a.scheme, Mapper: a.mapper()})
 	if err != nil {
 		return nil, nil, fmt.Errorf("make client: %w", err)
 	}
@@ -70,8 +70,8 @@ func podMetricsVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: "metrics.k8s.io", Version: "v1beta1"}
 }
 
-// NewRESTMapper returns a mapper of the kinds that callers read and write.
-func NewRESTMapper(kinds []schema.GroupVersionKind) meta.RESTMapper {
+// NewRESTMapper returns a mapper of the kinds that callers read and write: those of apps, and some more.
+func NewRESTMapper(kinds []schema.GroupVersionKind) *meta.DefaultRESTMapper {
 	m, podMetrics := meta.NewDefaultRESTMapper(nil), podMetricsVersion()
 	for _, k := range kinds {
 		m.Add(k, meta.RESTScopeNamespace)
