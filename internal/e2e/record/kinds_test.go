@@ -3,6 +3,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -42,6 +43,9 @@ type kind struct {
 	isStopped func(client.Object) bool
 	records   func(client.Object) [][]torporv1alpha1.StopRecord
 }
+
+// pageName is what the page calls it.
+func (k kind) pageName() string { return cmp.Or(k.argument, k.name) }
 
 func kinds() []kind { return append(ownKinds(), switchedKinds()...) }
 
@@ -193,12 +197,12 @@ func manageHub(t testing.TB, of *hub, binary string) *managedHub {
 }
 
 // startManager runs the manager until the end of the test, or until it is killed.
-func (h *managedHub) startManager(t testing.TB) *testenv.Process {
+func (h *managedHub) startManager(t testing.TB, flags ...string) *testenv.Process {
 	t.Helper()
-	return testenv.StartProcess(t, h.binary, []string{
+	return testenv.StartProcess(t, h.binary, append([]string{
 		"manager", "--kubeconfig", h.KubeconfigPath(t), "--namespace", metav1.NamespaceDefault,
 		"--metrics-address", "0", "--probe-address", h.probes, "--webhook-address", h.webhooks,
-	}, nil)
+	}, flags...), nil)
 }
 
 // waitUntilNoted waits until the API server notes who stops things of every kind.

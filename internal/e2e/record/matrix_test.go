@@ -137,7 +137,7 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %s as %s", c.verb.name, c.kind.name, c.role.name)
 }
 
-// TestEveryoneIsNamed has each role do each thing to each kind: 49 cells of each.
+// TestEveryoneIsNamed has each role do each thing to each kind: 49 cells of each, in the record and on the page.
 func TestEveryoneIsNamed(t *testing.T) {
 	t.Parallel()
 	newManagedHub(t).expectEveryoneNamed(t, roles(), 343)
@@ -152,9 +152,11 @@ func TestEveryoneIsNamedByTheWebhook(t *testing.T) {
 
 func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 	t.Helper()
-	h.startManager(t)
+	address := testenv.FreeAddress(t)
+	h.startManager(t, "--page-address", address)
 	h.waitUntilNoted(t)
 	h.allowCarol(t)
+	page := h.openPage(t, address)
 	var cells []cell
 	clients := map[string]client.Client{earlier: h.clientOf(t, earlier)}
 	for _, r := range roles {
@@ -182,6 +184,9 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 	}
 	for _, c := range cells {
 		c.expectRecord(t, h.hub, c.nameOf(c.verb.stoppedBy), c.nameOf(c.verb.startedBy))
+	}
+	for _, of := range kinds() {
+		page.expectShown(t, of, cells)
 	}
 	h.WaitForEvent(t, metav1.NamespaceDefault, "RevisionBegan", "Stop by "+roles[1].user)
 	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventStopped, "asked for by "+roles[1].user)
