@@ -68,10 +68,16 @@ func (h *hub) serveRecordWebhooks(t *testing.T) *atomic.Int32 {
 	t.Helper()
 	server := countingServer{mux: http.NewServeMux(), questions: &atomic.Int32{}}
 	recordwebhook.Register(server)
-	web := httptest.NewTLSServer(server.mux)
+	h.installRecordWebhooks(t, server.mux)
+	return server.questions
+}
+
+// installRecordWebhooks has the API server ask a handler of the test's own.
+func (h *hub) installRecordWebhooks(t *testing.T, answers http.Handler) {
+	t.Helper()
+	web := httptest.NewTLSServer(answers)
 	t.Cleanup(web.Close)
 	h.InstallRecordWebhooks(t, web.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), features()...)
-	return server.questions
 }
 
 // notedKind is one whose annotations are compared, and what requests say of it.
@@ -256,40 +262,55 @@ func TestTheWebhookNotesWhatThePoliciesDo(t *testing.T) {
 	byPolicies, byWebhook := newHub(t, features()...), newWebhookHub(t).hub
 	byPolicies.installForeignKinds(t)
 	byPolicies.waitUntilKindsAreNoted(t)
-	sent, noted := 0, 0
-	for at, k := range notedKinds() {
+	for _, k := range notedKinds() {
 		byPolicies.waitUntilForgeriesAreRefused(t, k.kind)
 		byWebhook.waitUntilForgeriesAreRefused(t, k.kind)
-		for i := range objectsOfKind {
+	}
+	expectSameNotes(t, byPolicies, byWebhook, "alone", objectsOfKind)
+
+	t.Log("Both at once note what each of them does.")
+	questions := byPolicies.serveRecordWebhooks(t)
+	testenv.Eventually(t, "the webhook is asked beside the policies", func() error {
+		tried := clusterDeployments().build(t, byPolicies, "tried")
+		merge(t, tried, clusterDeployments().stop)
+		err := byPolicies.Client.Create(t.Context(), tried, client.DryRunAll)
+		return testenv.ErrorIf(err != nil || questions.Load() == 0, "found no question (%v)", err)
+	})
+	expectSameNotes(t, byPolicies, byWebhook, "together", objectsOfKind/4)
+}
+
+// expectSameNotes sends requests about some objects of each kind.
+func expectSameNotes(t *testing.T, one, other *hub, prefix string, objects int) {
+	t.Helper()
+	sent, noted := 0, 0
+	for at, k := range notedKinds() {
+		for i := range objects {
 			random := rand.New(rand.NewPCG(uint64(at), uint64(i)))
-			name := fmt.Sprintf("compared-%d-%d", at, i)
-			policies, webhooks := comparedObject{hub: byPolicies, obj: k.build(t, byPolicies, name)}, comparedObject{hub: byWebhook, obj: k.build(t, byWebhook, name)}
+			name := fmt.Sprintf("%s-%d-%d", prefix, at, i)
+			first, second := comparedObject{hub: one, obj: k.build(t, one, name)}, comparedObject{hub: other, obj: k.build(t, other, name)}
 			for step := range requestsOfObject {
 				r := k.generate(random)
 				if step == 0 {
 					r.method = "create"
 				}
 				if isDeleted := i%4 == 0; isDeleted && step == requestsOfObject-2 {
-					policies.delete(t)
-					webhooks.delete(t)
+					first.delete(t)
+					second.delete(t)
 				}
-				want, wantError := policies.send(t, r)
-				found, foundError := webhooks.send(t, r)
+				want, wantError := first.send(t, r)
+				found, foundError := second.send(t, r)
 				if diff := cmp.Diff(want, found); diff != "" || wantError != foundError {
 					t.Fatalf("%s %s, step %d, %+v: expected %q as from the policies, found %q (-policies +webhook):\n%s", k.name, name, step, r.change(), wantError, foundError, diff)
 				}
 				sent++
-				for _, note := range k.notes {
-					if found[note] == r.user {
-						noted++
-						break
-					}
+				if slices.ContainsFunc(k.notes, func(note string) bool { return found[note] == r.user }) {
+					noted++
 				}
 			}
 		}
 	}
-	if sent != 4*objectsOfKind*requestsOfObject || noted < sent/4 {
-		t.Errorf("expected %d requests and a note of many, found %d and %d", 4*objectsOfKind*requestsOfObject, sent, noted)
+	if sent != 4*objects*requestsOfObject || noted < sent/4 {
+		t.Errorf("expected %d requests and a note of many, found %d and %d", 4*objects*requestsOfObject, sent, noted)
 	}
 }
 

@@ -3,6 +3,9 @@
 package record
 
 import (
+	"io"
+	"net/http"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,4 +42,29 @@ func TestAStopPassesWhileNoManagerAnswersTheWebhook(t *testing.T) {
 		})
 	}
 	h.WaitForEvent(t, metav1.NamespaceDefault, stoprecord.EventRequesterUnknown, "found unknown (field manager "+anotherProgram+")")
+}
+
+// TestAStopPassesWhileTheWebhookHangs has the API server ask what accepts connections and says nothing.
+func TestAStopPassesWhileTheWebhookHangs(t *testing.T) {
+	t.Parallel()
+	h := newOlderHub(t)
+	questions := &atomic.Int32{}
+	h.installRecordWebhooks(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // Only then is it noticed that nobody waits any more.
+		questions.Add(1)
+		<-r.Context().Done()
+	}))
+	k := clusterDeployments()
+	testenv.Eventually(t, "the webhook is asked", func() error {
+		tried := k.build(t, h, "tried")
+		merge(t, tried, k.stop)
+		err := h.Client.Create(t.Context(), tried, client.DryRunAll)
+		return testenv.ErrorIf(err != nil || questions.Load() == 0, "found no question (%v)", err)
+	})
+	cd := k.build(t, h, "unnoted")
+	h.ExpectCreated(t, cd)
+	h.patch(t, "alice", cd, k.stop)
+	if found := cd.GetAnnotations()[torporv1alpha1.RequestedByAnnotation]; found != "" || !k.isStopped(cd) {
+		t.Errorf("expected a stop without a note, found %q in %+v", found, cd)
+	}
 }
