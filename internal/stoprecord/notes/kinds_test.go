@@ -4,6 +4,7 @@ package notes
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,7 +170,7 @@ func TestNotesAreTrueAndSettled(t *testing.T) {
 	}
 	worlds := []map[string]string{{}}
 	for name, all := range values {
-		for _, world := range worlds[:len(worlds):len(worlds)] {
+		for _, world := range slices.Clip(worlds) {
 			for _, value := range all {
 				with := maps.Clone(world)
 				with[name] = value
