@@ -32,6 +32,7 @@ func TestChartChoosesWhatNotesStops(t *testing.T) {
 	}
 	const lists, serves = "apps/v1/Deployment", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
 	policies := []string{"MutatingAdmissionPolicy torpor-hibernation-record", "MutatingAdmissionPolicy torpor-mysql-record"}
+	ofSlumbers := []string{"--webhook-address", "ClusterRole torpor-record", "MutatingWebhookConfiguration torpor-slumber-record", "Service torpor-webhook"}
 	webhooks := []string{"--webhook-address", "ClusterRole torpor-record", "MutatingWebhookConfiguration torpor-hibernation-record", "MutatingWebhookConfiguration torpor-mysql-record", "Service torpor-webhook"}
 	for name, row := range map[string]struct {
 		version, features string
@@ -44,7 +45,8 @@ func TestChartChoosesWhatNotesStops(t *testing.T) {
 		"the webhook where it is asked for":                 {"1.36.0", "hibernation,mysql", []string{"--set", "record=webhook"}, webhooks},
 		"policies where they are asked for":                 {"1.35.0", "hibernation,mysql", []string{"--set", "record=policy"}, policies},
 		"nothing where that is asked for":                   {"1.35.0", "hibernation,mysql", []string{"--set", "record=off"}, []string{}},
-		"nothing where nothing is noted":                    {"1.35.0", "slumber", nil, []string{}},
+		"the webhook of Slumbers alone":                     {"1.35.0", "slumber", nil, ofSlumbers},
+		"the admission of apps alone":                       {"1.35.0", "cf", nil, []string{"--webhook-address", "Service torpor-webhook"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"template", "torpor", chart, "--kube-version", row.version, "--set", "features={" + row.features + "}"}, row.args...)

@@ -232,7 +232,7 @@ func listSwitchedResources(rules []admissionv1.NamedRuleWithOperations) (all []s
 func TestWhatNotesWhoStopsThingsIsKnownByName(t *testing.T) {
 	for _, folder := range []string{"record", "record/webhook"} {
 		names := []string{}
-		for _, feature := range []string{"hibernation", "mysql", "workloads"} {
+		for _, feature := range []string{"hibernation", "mysql", "slumber", "workloads"} {
 			var object metav1.PartialObjectMetadata
 			if err := yaml.Unmarshal([]byte(strings.Split(readConfig(t, folder+"/"+feature+".yaml"), "\n---\n")[0]), &object); err != nil {
 				t.Fatal(err)

@@ -85,6 +85,9 @@ type notedKind struct {
 	kind
 	// switches and others are annotations, with the values that they get.
 	switches, others map[string][]string
+	// field is the one of the spec that requests change, and values what they make of it.
+	field  string
+	values []any
 }
 
 func notedKinds() []notedKind {
@@ -104,17 +107,21 @@ func notedKinds() []notedKind {
 	record := map[string][]string{torporv1alpha1.StopsAnnotation: {"[]", "[{}]"}, torporv1alpha1.RestoreAnnotation: {"{}", "x"}, "slumber.torpor.dev/nights": {"a", "b"}}
 	foreign := map[string][]string{"example.com/a": {"1", "2"}}
 	return []notedKind{
-		{clusterDeployments(), nil, union(of(""), requester(""), foreign)},
 		{
-			mysqlClusters(),
-			map[string][]string{
+			kind: clusterDeployments(), others: union(of(""), requester(""), foreign),
+			field: "powerState", values: []any{string(hivev1.PowerStateHibernating), string(hivev1.PowerStateRunning)},
+		},
+		{kind: slumbers(), others: union(of(""), requester(""), foreign), field: "suspend", values: []any{true, false}},
+		{
+			kind: mysqlClusters(),
+			switches: map[string][]string{
 				mocov1beta2.ClusteringStoppedAnnotation: values, mocov1beta2.ReconciliationStoppedAnnotation: values,
 				mocov1beta2.StoppedInstancesAnnotation: {"[0]", " [ 0 ,12]", "[]", "[0", "[-1]"},
 			},
-			union(of(""), of("clustering-"), of("reconciliation-"), of("instances-"), requester("clustering-"), requester("reconciliation-"), requester("instances-"), foreign),
+			others: union(of(""), of("clustering-"), of("reconciliation-"), of("instances-"), requester("clustering-"), requester("reconciliation-"), requester("instances-"), foreign),
 		},
-		{deployments(), switched, union(of(""), requester(""), record, foreign)},
-		{kustomizations(), switched, union(of(""), requester(""), record, foreign)},
+		{kind: deployments(), switches: switched, others: union(of(""), requester(""), record, foreign)},
+		{kind: kustomizations(), switches: switched, others: union(of(""), requester(""), record, foreign)},
 	}
 }
 
@@ -131,8 +138,8 @@ type generatedRequest struct {
 	method, user, fieldManager string
 	// annotations are set, and removed that have no value.
 	annotations map[string]*string
-	// powerState is set if it is not empty.
-	powerState hivev1.PowerState
+	// spec are fields that are set; none if it is nil.
+	spec map[string]any
 }
 
 func pick[T any](random *rand.Rand, all []T) T { return all[random.IntN(len(all))] }
@@ -155,8 +162,8 @@ func (k notedKind) generate(random *rand.Rand) generatedRequest {
 	}
 	choose(k.switches, 0.4)
 	choose(k.others, 0.15)
-	if k.switches == nil && random.IntN(2) == 0 {
-		r.powerState = pick(random, []hivev1.PowerState{hivev1.PowerStateHibernating, hivev1.PowerStateRunning})
+	if k.field != "" && random.IntN(2) == 0 {
+		r.spec = map[string]any{k.field: pick(random, k.values)}
 	}
 	return r
 }
@@ -170,8 +177,8 @@ func (r generatedRequest) change() map[string]any {
 		}
 	}
 	change := map[string]any{"metadata": map[string]any{"annotations": annotations}}
-	if r.powerState != "" {
-		change["spec"] = map[string]any{"powerState": r.powerState}
+	if r.spec != nil {
+		change["spec"] = r.spec
 	}
 	return change
 }
@@ -212,8 +219,8 @@ func (r generatedRequest) apply(t *testing.T, c client.Client, obj client.Object
 	gvk, err := apiutil.GVKForObject(obj, c.Scheme())
 	testenv.ExpectNoError(t, err)
 	applied := &unstructured.Unstructured{Object: map[string]any{}}
-	if r.powerState != "" {
-		applied.Object["spec"] = map[string]any{"powerState": string(r.powerState)}
+	if r.spec != nil {
+		applied.Object["spec"] = maps.Clone(r.spec)
 	}
 	applied.SetGroupVersionKind(gvk)
 	applied.SetNamespace(obj.GetNamespace())
@@ -309,8 +316,8 @@ func expectSameNotes(t *testing.T, one, other *hub, prefix string, objects int) 
 			}
 		}
 	}
-	if sent != 4*objects*requestsOfObject || noted < sent/4 {
-		t.Errorf("expected %d requests and a note of many, found %d and %d", 4*objects*requestsOfObject, sent, noted)
+	if sent != 5*objects*requestsOfObject || noted < sent/4 {
+		t.Errorf("expected %d requests and a note of many, found %d and %d", 5*objects*requestsOfObject, sent, noted)
 	}
 }
 
@@ -346,8 +353,8 @@ func TestTheWebhookIsAskedOnlyAboutStops(t *testing.T) {
 	label := map[string]any{"metadata": map[string]any{"labels": map[string]any{"a": "b"}}}
 	for _, k := range notedKinds() {
 		obj := k.build(t, h.hub, "asked-about")
-		before := h.questions.Load()
 		h.ExpectCreated(t, obj)
+		before := h.questions.Load()
 		for _, change := range []map[string]any{label, annotate("example.com/a", "b"), annotate("status.torpor.dev/a", "b"), annotate(torporv1alpha1.ReasonAnnotation, "disks")} {
 			h.patch(t, "alice", obj, change)
 		}

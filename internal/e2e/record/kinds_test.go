@@ -177,7 +177,7 @@ func newOlderManagedHub(t testing.TB) *managedHub {
 }
 
 // features are those of whose kinds it is noted who stops them.
-func features() []string { return []string{"hibernation", "mysql", "workloads"} }
+func features() []string { return []string{"hibernation", "mysql", "slumber", "workloads"} }
 
 func managerBinary(t testing.TB) string {
 	t.Helper()

@@ -58,7 +58,7 @@ func slumbers() kind {
 				},
 			}
 		},
-		stop: map[string]any{"spec": map[string]any{"suspend": true}},
+		stop: map[string]any{"spec": map[string]any{"suspend": true}}, notes: []string{torporv1alpha1.RequestedByAnnotation},
 	}
 }
 

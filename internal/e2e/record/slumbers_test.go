@@ -19,7 +19,6 @@ import (
 func TestWhoWritesASlumberIsNamed(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
-	h.ApplyManifest(t, "record/slumber.yaml")
 	forgery := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, torporv1alpha1.RequestedByAnnotation, forged)
 	build := func(name string) *torporv1alpha1.Slumber {
 		s, _ := slumbers().build(t, h.hub, name).(*torporv1alpha1.Slumber)

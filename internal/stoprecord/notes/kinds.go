@@ -44,6 +44,17 @@ func NextOfMySQLCluster(r Request) map[string]string {
 	)
 }
 
+// NextOfSlumber returns the annotations of a Slumber, of which it is noted who made it or last changed what it does.
+func NextOfSlumber(r Request, isChanged bool) map[string]string {
+	next := r.copySent()
+	if isChanged {
+		next[torporv1alpha1.RequestedByAnnotation] = r.User
+	} else {
+		r.restore(next, torporv1alpha1.RequestedByAnnotation)
+	}
+	return next
+}
+
 // NextOfWorkload returns the annotations of a Deployment, a StatefulSet, a CronJob or an object of a StopAdapter.
 func NextOfWorkload(r Request) map[string]string {
 	if r.replacesAll() {

@@ -129,6 +129,22 @@ func TestNextOfMySQLCluster(t *testing.T) {
 	}
 }
 
+func TestNextOfSlumber(t *testing.T) {
+	for name, row := range map[string]struct {
+		isChanged          bool
+		before, sent, want map[string]string
+	}{
+		"who makes or changes it is noted": {true, nil, annotations(foreign, "a"), annotations(foreign, "a", by, "alice")},
+		"a forged name is overwritten":     {true, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "alice")},
+		"an edited note is put back":       {false, annotations(by, "bob"), annotations(by, "the-ceo"), annotations(by, "bob")},
+		"a note is not made by an edit":    {false, nil, annotations(by, "the-ceo"), annotations()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expectNext(t, row.want, NextOfSlumber(Request{User: "alice", Version: "7", Before: row.before, Sent: row.sent}, row.isChanged))
+		})
+	}
+}
+
 func TestNextOfWorkload(t *testing.T) {
 	duringStop := annotations(stopped, "true", by, "bob", version, "5", record, "[1]", saved, "{}", foreign, "a")
 	for name, row := range map[string]struct {

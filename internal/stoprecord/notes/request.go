@@ -41,10 +41,7 @@ func (c switchChange) isSet() bool { return c.wasStopped != c.isStopped }
 
 // nextAnnotations returns the annotations with which a request goes on: what is noted, without what went with a stop.
 func (r Request) nextAnnotations(changes ...switchChange) map[string]string {
-	next := maps.Clone(r.Sent)
-	if next == nil {
-		next = map[string]string{}
-	}
+	next := r.copySent()
 	for _, c := range changes {
 		if !c.isSet() {
 			r.restore(next, c.of.RequestedBy)
@@ -63,6 +60,12 @@ func (r Request) nextAnnotations(changes ...switchChange) map[string]string {
 	for _, c := range changes {
 		r.noteEnd(next, c.of.Until)
 	}
+	return next
+}
+
+func (r Request) copySent() map[string]string {
+	next := map[string]string{}
+	maps.Copy(next, r.Sent)
 	return next
 }
 

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -32,11 +33,16 @@ const (
 func Register(server webhook.Server) {
 	server.Register("/note-clusters", newHandler(noteCluster))
 	server.Register("/note-databases", newHandler(func(r notes.Request, _, _ *admittedObject) map[string]string { return notes.NextOfMySQLCluster(r) }))
+	server.Register("/note-slumbers", newHandler(noteSlumber))
 	server.Register("/note-workloads", newHandler(func(r notes.Request, _, _ *admittedObject) map[string]string { return notes.NextOfWorkload(r) }))
 }
 
 func noteCluster(r notes.Request, old, updated *admittedObject) map[string]string {
 	return notes.NextOfCluster(r, old.isHibernating(), updated.isHibernating())
+}
+
+func noteSlumber(r notes.Request, old, updated *admittedObject) map[string]string {
+	return notes.NextOfSlumber(r, r.Version == "" || !reflect.DeepEqual(old.Spec, updated.Spec))
 }
 
 // annotator returns the annotations with which a request goes on.
@@ -68,13 +74,11 @@ type admittedObject struct {
 		ResourceVersion   string            `json:"resourceVersion"`
 		DeletionTimestamp string            `json:"deletionTimestamp"`
 	} `json:"metadata"`
-	Spec struct {
-		PowerState hivev1.PowerState `json:"powerState"`
-	} `json:"spec"`
+	Spec map[string]any `json:"spec"`
 }
 
 func (o *admittedObject) isHibernating() bool {
-	return o.Spec.PowerState == hivev1.PowerStateHibernating
+	return o.Spec["powerState"] == string(hivev1.PowerStateHibernating)
 }
 
 // noteRequest answers with a patch of annotations and of nothing else, whatever fields the object may have.

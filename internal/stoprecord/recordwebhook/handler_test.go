@@ -93,6 +93,17 @@ func TestRequestsAreNoted(t *testing.T) {
 			"/note-databases", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"moco.cybozu.com/clustering-stopped":"true"}}}`, "",
 			`[` + strings.ReplaceAll(noted, "torpor.dev~1", "torpor.dev~1clustering-") + `]`,
 		},
+		"a Slumber that is made": {
+			"/note-slumbers", "", `{"metadata":{"annotations":{"torpor.dev/requested-by":"the-ceo"}},"spec":{"suspend":true}}`, "",
+			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}]`,
+		},
+		"a Slumber that does something else": {
+			"/note-slumbers", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}},"spec":{"suspend":true}}`, `{"metadata":{"annotations":{"a":"b"}},"spec":{}}`, "",
+			`[{"op":"add","path":"/metadata/annotations/torpor.dev~1requested-by","value":"alice"}]`,
+		},
+		"a Slumber that is only labelled": {
+			"/note-slumbers", `{"metadata":{"resourceVersion":"7"},"spec":{"a":1,"b":[{}]}}`, `{"metadata":{"labels":{"a":"b"}},"spec":{"b":[{}],"a":1}}`, "", `[]`,
+		},
 		"a Deployment that is stopped": {
 			"/note-workloads", `{"metadata":{"resourceVersion":"7","annotations":{"a":"b"}}}`, `{"metadata":{"annotations":{"torpor.dev/stopped":"true"}}}`, "", `[` + noted + `]`,
 		},

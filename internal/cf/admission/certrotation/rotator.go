@@ -93,7 +93,7 @@ func (*Rotator) NeedLeaderElection() bool { return false }
 
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=torpor-system,verbs=create
 // +kubebuilder:rbac:groups="",resources=secrets,namespace=torpor-system,resourceNames=torpor-webhook,verbs=get;update
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=torpor;torpor-hibernation-record;torpor-mysql-record;torpor-workloads-record,verbs=get;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations;validatingwebhookconfigurations,resourceNames=torpor;torpor-hibernation-record;torpor-mysql-record;torpor-slumber-record;torpor-workloads-record,verbs=get;patch
 
 // Start keeps the certificate until ctx ends. What goes wrong is tried again; the last certificate serves on.
 func (r *Rotator) Start(ctx context.Context) error {
