@@ -28,6 +28,7 @@ func TestHealth(t *testing.T) {
 		"a cluster that is to sleep now":          "Progressing: nobody has acted on what is asked for",
 		"a database that is to be left alone now": "Progressing: nobody has acted on what is asked for",
 		"a schedule that is asleep":               "Healthy: asleep", "a schedule that needs somebody": "Degraded: a cluster does not wake",
+		"an adapter that runs": "Healthy: runs", "an adapter whose kind is not installed": "Suspended: not served", "an adapter without rights": "Degraded: grant a role",
 	}
 	for name, obj := range listStatuses(t) {
 		t.Run(name, func(t *testing.T) {
@@ -54,11 +55,12 @@ type actions struct {
 func TestActionsStopAndStart(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
-		"a cluster that runs":    {"hibernate", "resume"},
-		"an app that runs":       {"stop", "start"},
-		"a database that works":  {"stop-clustering", "start-clustering"},
-		"a cluster that sleeps":  {"resume", "hibernate"},
-		"an app that is stopped": {"start", "stop"},
+		"a cluster that runs":       {"hibernate", "resume"},
+		"an app that runs":          {"stop", "start"},
+		"a database that works":     {"stop-clustering", "start-clustering"},
+		"a cluster that sleeps":     {"resume", "hibernate"},
+		"an app that is stopped":    {"start", "stop"},
+		"a schedule that is asleep": {"suspend", "unsuspend"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
