@@ -3,6 +3,7 @@
 package browser
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,6 +61,7 @@ func (e *pageEnv) createFleet(t *testing.T) {
 	}
 	e.createApps(t, ago)
 	e.createDatabases(t, ago)
+	e.createKustomization(t, ago)
 }
 
 func (e *pageEnv) createApps(t *testing.T, ago func(time.Duration) metav1.Time) {
@@ -99,6 +102,20 @@ func (e *pageEnv) createDatabases(t *testing.T, ago func(time.Duration) metav1.T
 	testenv.ExpectNoError(t, e.Client.Status().Update(t.Context(), c))
 }
 
+// createKustomization makes one that somebody has stopped by the StopAdapter of the examples.
+func (e *pageEnv) createKustomization(t *testing.T, ago func(time.Duration) metav1.Time) {
+	t.Helper()
+	stops, err := json.Marshal([]torporv1alpha1.StopRecord{{Since: ago(20 * time.Minute), By: "frank@example.com", Reason: "rollback by hand", Requested: true}})
+	testenv.ExpectNoError(t, err)
+	u := testenv.ListForeignObjects()[0].Build(t, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: "infrastructure"})
+	u.SetAnnotations(map[string]string{
+		torporv1alpha1.StoppedAnnotation: "true", torporv1alpha1.StopsAnnotation: string(stops), torporv1alpha1.RestoreAnnotation: `[{"path":"/spec/suspend","after":true}]`,
+	})
+	spec, _ := u.Object["spec"].(map[string]any)
+	spec["suspend"] = true
+	e.ExpectCreated(t, u)
+}
+
 // TestPageInChromium goes through the page as a person does: one browser, because starting one is dear.
 func TestPageInChromium(t *testing.T) {
 	findChromium(t)
@@ -107,13 +124,14 @@ func TestPageInChromium(t *testing.T) {
 	b := openTab(t)
 	b.preferColors(t, "light")
 	b.logIn(t, e)
-	b.waitFor(t, "the page is live and has all rows", `document.getElementById("connection").dataset.state === "live" && document.querySelectorAll("#rows tr").length === 11`)
+	b.waitFor(t, "the page is live and has all rows", `document.getElementById("connection").dataset.state === "live" && document.querySelectorAll("#rows tr").length === 12`)
 	b.photograph(t, "list")
 	for name, step := range map[string]func(*testing.T, *pageEnv, *tab){
 		"what a person wrote is text":                    testWrittenTextIsText,
 		"everything has a name for who cannot see it":    testEverythingHasAName,
 		"text is readable in light and dark":             testTextIsReadable,
 		"what is stuck is found and says what it is":     testStuckIsFound,
+		"a kind of a StopAdapter has its row and button": testForeignKindIsShown,
 		"a change shows without a reload, and is told":   testChangeShows,
 		"a stop asks for a reason and returns the focus": testStopIsAsked,
 		"columns sort and searches keep the address":     testSortsAndSearches,
@@ -158,7 +176,25 @@ func testStuckIsFound(t *testing.T, _ *pageEnv, b *tab) {
 	testenv.ExpectEqual(t, "the address", "?state=stuck", evaluate[string](t, b, `location.search`))
 	b.photograph(t, "stuck")
 	b.do(t, "choose all", chromedp.Click(`#summary a`))
-	b.waitFor(t, "all rows are back", `document.querySelectorAll("#rows tr").length === 11`)
+	b.waitFor(t, "all rows are back", `document.querySelectorAll("#rows tr").length === 12`)
+}
+
+// testForeignKindIsShown sees who stopped a Kustomization of Flux, and starts it: the viewer's role comes with the example, the operator's is an admin's choice.
+func testForeignKindIsShown(t *testing.T, e *pageEnv, b *tab) {
+	row := rowOf("kustomizations.kustomize.toolkit.fluxcd.io", "infrastructure", "switch")
+	for _, words := range []string{"Kustomization of kustomize.toolkit.fluxcd.io", "frank@example.com", "rollback by hand"} {
+		testenv.ExpectEqual(t, "the row has "+words, true, evaluate[bool](t, b, row+fmt.Sprintf(`.innerText.includes(%q)`, words)))
+	}
+	testenv.ExpectEqual(t, "the state", "stopped", evaluate[string](t, b, row+`.dataset.state`))
+	testenv.ExpectEqual(t, "buttons of who may only see it", 0, evaluate[int](t, b, row+`.querySelectorAll("button").length`))
+	role := &rbacv1.ClusterRole{}
+	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapter-flux-kustomization"}, role))
+	role.Labels[torporv1alpha1.SwitchOperatorRoleLabel] = "true"
+	testenv.ExpectNoError(t, e.Client.Update(t.Context(), role))
+	e.AggregateRole(t, "torpor-switch-operator")
+	b.waitFor(t, "the right shows as a button", row+`.querySelector("button") !== null`)
+	b.do(t, "press Start", run(row+`.querySelector("button").click()`), chromedp.WaitVisible("#flip"), chromedp.Click(`#flip button[type=submit]`))
+	b.waitFor(t, "the row follows", row+`.querySelector("button").dataset.verb === "stop"`)
 }
 
 func testChangeShows(t *testing.T, e *pageEnv, b *tab) {
@@ -201,7 +237,7 @@ func testSortsAndSearches(t *testing.T, _ *pageEnv, b *tab) {
 	b.do(t, "load the address", chromedp.Reload())
 	b.waitFor(t, "it shows the same", `document.querySelectorAll("#rows tr").length === 1 && document.getElementById("connection").dataset.state === "live"`)
 	b.do(t, "go back to all", chromedp.Navigate(evaluate[string](t, b, `location.origin`)))
-	b.waitFor(t, "all rows are back", `document.querySelectorAll("#rows tr").length === 11 && document.getElementById("connection").dataset.state === "live"`)
+	b.waitFor(t, "all rows are back", `document.querySelectorAll("#rows tr").length === 12 && document.getElementById("connection").dataset.state === "live"`)
 }
 
 const manyObjects = 5000
