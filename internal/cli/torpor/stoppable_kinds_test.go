@@ -214,3 +214,30 @@ func TestFormatCell(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignObjectsSayWhatTheyWaitFor has a Kustomization without a status, of which nobody can say that it runs.
+func TestForeignObjectsSayWhatTheyWaitFor(t *testing.T) {
+	t.Parallel()
+	k, err := NewForeignKind(&torporv1alpha1.StopAdapter{
+		ObjectMeta: metav1.ObjectMeta{Name: "kustomizations.kustomize.toolkit.fluxcd.io"},
+		Spec: torporv1alpha1.StopAdapterSpec{
+			Target: torporv1alpha1.StopAdapterTarget{Group: "kustomize.toolkit.fluxcd.io", Version: "v1", Kind: "Kustomization", Resource: "kustomizations"},
+			Stop:   []torporv1alpha1.StopOperation{{Op: torporv1alpha1.AddOperation, Path: "/spec/suspend", Value: &torporv1alpha1.JSONValue{Raw: []byte("true")}}},
+			State:  torporv1alpha1.StopAdapterState{Awake: "object.status.ready"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, annotations := range map[string]map[string]string{
+		"stopped ": {torporv1alpha1.StoppedAnnotation: "true", torporv1alpha1.RestoreAnnotation: `[{"path":"/spec/suspend","after":true}]`},
+		`starting "object.status.ready": no such key: status`: {torporv1alpha1.StoppedAnnotation: "false"},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"suspend": annotations[torporv1alpha1.RestoreAnnotation] != ""}}}
+		u.SetGroupVersionKind(k.GVK())
+		u.SetAnnotations(annotations)
+		if s := k.DescribeSwitches(u)[0]; s.State+" "+s.Message != want {
+			t.Errorf("expected %q, found %q", want, s.State+" "+s.Message)
+		}
+	}
+}

@@ -73,7 +73,9 @@ func describeSwitched(k stoppable.Kind, kindName string, u *unstructured.Unstruc
 	if at, by := is.LastResume(); !r.Stopped && !at.IsZero() {
 		r.Since, r.By = &at, by
 	}
-	r.State, r.restsByItself = stateOfSwitched(k, r, is, rest, u)
+	if r.State, r.restsByItself = stateOfSwitched(k, r, is, rest, u); r.State == "stopped" || r.State == "running" {
+		r.Message = "" // What a StopAdapter's other question lacks keeps nobody waiting.
+	}
 	return r.withNext(r.startCommand()).withUnseen(is)
 }
 
