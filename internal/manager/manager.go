@@ -161,6 +161,8 @@ type Options struct {
 	podCache *podcache.Cache
 	// outer is the manager itself, which runs the controllers of StopAdapters.
 	outer manager.Manager
+	// ends are the overdue ends of stops, which come first in all features.
+	ends *reconcile.OverdueEnds
 	// registries are ImageRegistries, parsed.
 	registries imageregistry.Policy
 }
@@ -222,15 +224,15 @@ func listFeatures(o Options) []feature {
 	now := clock.RealClock{}
 	hibernationController := hibernation.Controller{
 		Guard: o.guards["hibernation"], Actuators: actuators(o), Dialer: targetcluster.Dialer{AllowInsecure: o.AllowInsecureTargetClusters, Endpoints: o.endpoints},
-		Clock: now, Metrics: hibernation.NewMetrics(),
+		Clock: now, Metrics: hibernation.NewMetrics(), Ends: o.ends,
 	}
 	syncController := syncset.Controller{Guard: o.guards["sync"], Dialer: hibernationController.Dialer, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: syncset.NewMetrics()}
 	poolController := machinepool.Controller{Guard: o.guards["machinepools"], Dialer: hibernationController.Dialer, Clock: now, Metrics: machinepool.NewMetrics()}
 	members, switchMetrics, adapterMetrics := &slumber.MemberKinds{}, stopadapter.NewMetrics(), stopadapter.NewMetrics()
-	slumberController := slumber.Controller{Clock: now, Metrics: slumber.NewMetrics(), Members: members}
-	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Waits: o.FailoverWaits}
+	slumberController := slumber.Controller{Clock: now, Metrics: slumber.NewMetrics(), Members: members, Ends: o.ends}
+	clusteringController := clustering.Controller{Guard: o.guards["clustering"], HostOf: clustering.ServiceHost, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: clustering.NewMetrics(), Ends: o.ends, Waits: o.FailoverWaits}
 	backupController := backup.Controller{Guard: o.guards["backup"], Image: o.Image, WatchNamespaces: o.WatchNamespaces, Clock: now, Metrics: backup.NewMetrics()}
-	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics()}, process.Controller{Guard: o.guards["restart"], PodCache: o.podCache, Clock: now, Metrics: process.NewMetrics()}
+	appController, processController := app.Controller{Guard: o.guards["restart"], Clock: now, Metrics: app.NewMetrics(), Ends: o.ends}, process.Controller{Guard: o.guards["restart"], PodCache: o.podCache, Clock: now, Metrics: process.NewMetrics(), Ends: o.ends}
 	return []feature{
 		{"hibernation", kinds(hivev1.ClusterDeploymentKind()), collectors(hibernationController.Metrics), hibernationController.SetupWithManager},
 		{
@@ -239,10 +241,10 @@ func listFeatures(o Options) []feature {
 		},
 		{"machinepools", kinds(hivev1.ClusterDeploymentKind(), hivev1.MachinePoolKind()), collectors(poolController.Metrics), poolController.SetupWithManager},
 		{"slumber", kinds(torporv1alpha1.SlumberKind()).with(slumber.ListOptionalKinds()), collectors(slumberController.Metrics), slumberController.SetupWithManager},
-		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(now, members, switchMetrics)},
-		{"adapters", kinds(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), foreignswitch.Controller{Clock: now, Manager: o.outer, Observer: members, Metrics: adapterMetrics, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
+		{"workloads", workloadKinds(), collectors(switchMetrics), switchWorkloads(o, now, members, switchMetrics)},
+		{"adapters", kinds(torporv1alpha1.StopAdapterKind()), collectors(adapterMetrics), foreignswitch.Controller{Clock: now, Manager: o.outer, Observer: members, Metrics: adapterMetrics, Ends: o.ends, WatchNamespaces: o.WatchNamespaces}.SetupWithManager},
 		{"clustering", kinds(mocov1beta2.MySQLClusterKind()), collectors(clusteringController.Metrics), clusteringController.SetupWithManager},
-		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
+		{"provisioning", kinds(mocov1beta2.MySQLClusterKind()), nil, provisioning.Controller{Guard: o.guards["provisioning"], WatchNamespaces: o.WatchNamespaces, Clock: now, Ends: o.ends, RolloutsAtOnce: o.RolloutsAtOnce, ExporterImage: o.ExporterImage}.SetupWithManager},
 		{"backup", kinds(mocov1beta2.MySQLClusterKind(), mocov1beta2.BackupPolicyKind()), collectors(backupController.Metrics), backupController.SetupWithManager},
 		{
 			"restart", kinds(korifiv1alpha1.CFAppKind(), korifiv1alpha1.CFProcessKind(), korifiv1alpha1.CFBuildKind(), korifiv1alpha1.CFPackageKind(), torporv1alpha1.CFDeploymentKind(), eiriniv1.LRPKind()),
@@ -271,10 +273,10 @@ func workloadKinds() (all featureKinds) {
 }
 
 // switchWorkloads sets up a controller for each of them.
-func switchWorkloads(now clock.PassiveClock, members *slumber.MemberKinds, metrics *stopadapter.Metrics) conditional.SetupFunc {
+func switchWorkloads(o Options, now clock.PassiveClock, members *slumber.MemberKinds, metrics *stopadapter.Metrics) conditional.SetupFunc {
 	var setups []conditional.SetupFunc
 	for _, kind := range stoppable.ListWorkloads() {
-		setups = append(setups, stopadapter.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics}.SetupWithManager)
+		setups = append(setups, stopadapter.Controller{Clock: now, Kind: kind, Observer: members, Metrics: metrics, Ends: o.ends}.SetupWithManager)
 	}
 	return setupAll(setups...)
 }
@@ -361,7 +363,10 @@ func addFeatures(mgr manager.Manager, o Options) error {
 	if err := o.parse(mgr.GetAPIReader()); err != nil {
 		return err
 	}
-	o.outer = mgr
+	o.outer, o.ends = mgr, reconcile.NewOverdueEnds(clock.RealClock{})
+	if err := mgr.Add(o.ends); err != nil {
+		return fmt.Errorf("add the order of overdue ends: %w", err)
+	}
 	if o.podCache, err = podcache.New(mgr, o.WatchNamespaces); err != nil {
 		return err
 	}

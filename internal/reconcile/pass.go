@@ -111,6 +111,9 @@ type Pass[T client.Object, S, P any] struct {
 	// Report writes into the status of obj.
 	Report func(obj T, seen S, plan P, refused *RefusedError) FollowUp
 
+	// Ends, if set, has passes in which an overdue stop ends come before others of the process, and events after them.
+	Ends *EndTracker[T]
+
 	// SharesStatus says that several controllers write this status, each its own fields and conditions: a write of another one
 	// is no conflict.
 	SharesStatus bool
@@ -152,12 +155,16 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if yields, result, err := p.yield(ctx, obj); yields || err != nil {
+		p.Ends.forget(req.NamespacedName)
 		return result, err
 	}
 	before, _ := obj.DeepCopyObject().(T)
 	statusannotation.RestoreStatus(obj)
 	// What other controllers remember is not for this one to write.
 	statusannotation.RestoreStatus(before, statusannotation.KeyOf(p.Owner))
+	if wait := p.Ends.awaitTurn(req.NamespacedName, obj); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait, Priority: new(UsualPriority)}, nil
+	}
 	if done, result, err := p.prepareOrFinalize(ctx, req, before, obj); done {
 		return result, err
 	}
@@ -167,10 +174,18 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	}
 	p.versions.noteFresh(req)
 	if errors.Is(failure, ErrPending) {
+		p.Ends.forget(req.NamespacedName) // What it waits for may take long.
 		return ctrl.Result{RequeueAfter: pendingLimit}, nil
 	}
-	return p.save(ctx, req, versions[T]{before, obj}, out, failure)
+	result, err := p.save(ctx, req, versions[T]{before, obj}, out, failure)
+	if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > goesOnWithin || !p.Ends.hasOverdue(obj) {
+		p.Ends.forget(req.NamespacedName) // It has ended, or waits for something that others must not.
+	}
+	return result, err
 }
+
+// goesOnWithin is the longest interval of a pass that goes on with what the last one has written.
+const goesOnWithin = time.Second
 
 // versions are an object as it was read, and as a pass has left it.
 type versions[T client.Object] struct{ before, after T }
@@ -243,7 +258,7 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	if obj.isReplaced() {
 		p.noteWritten(req, obj)
 	}
-	EmitEvents(p.Recorder, obj.after, append(out.Events, lostFieldsEvents(written.firstLost)...))
+	p.emitEvents(obj.after, append(out.Events, lostFieldsEvents(written.firstLost)...))
 	if out.AfterSave != nil {
 		out.AfterSave()
 	}
@@ -255,7 +270,15 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	if out.RequeueAfter == 0 {
 		return ctrl.Result{}, nil
 	}
+	out.IsUrgent = out.IsUrgent || p.Ends.hasOverdue(obj.after)
 	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(priorityOf(out))}, nil
+}
+
+// emitEvents tells of what has happened once no stop is waited for that is overdue.
+func (p *Pass[T, S, P]) emitEvents(obj T, events []decision.Event) {
+	if len(events) > 0 {
+		p.Ends.tell(func() { EmitEvents(p.Recorder, obj, events) })
+	}
 }
 
 // loseRace waits for the version that has won. One that was refused before and is still the newest has not lost to another.
@@ -286,6 +309,7 @@ func (p *Pass[T, S, P]) forget(req ctrl.Request) {
 	p.versions.forget(req)
 	p.transients.Delete(req)
 	p.schema.forget(req)
+	p.Ends.forget(req.NamespacedName)
 	if p.Forget != nil {
 		p.Forget(req.NamespacedName)
 	}

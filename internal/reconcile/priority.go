@@ -3,14 +3,9 @@
 package reconcile
 
 import (
-	"context"
-
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
 // The priorities of passes. Objects that are listed as a manager starts have a lower one than either, which is controller-runtime's own.
@@ -34,11 +29,4 @@ func Enqueue(queue workqueue.TypedRateLimitingInterface[ctrl.Request], request c
 		return
 	}
 	queue.Add(request)
-}
-
-// EnqueueUrgent has the passes of objects run before those of others.
-func EnqueueUrgent() handler.EventHandler {
-	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-		Enqueue(queue, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}, UrgentPriority)
-	}}
 }

@@ -172,3 +172,10 @@ func describeSlumber(s *torporv1alpha1.Slumber) string {
 
 // maxStops is how many stops of one Slumber an object keeps.
 const maxStops = 3
+
+// IsWakeDue reports whether what a Slumber keeps asleep should wake, or is waking.
+func IsWakeDue(s *torporv1alpha1.Slumber, now time.Time) bool {
+	next := s.Status.NextTransitions
+	isOver := len(next) > 0 && !now.Before(next[0].At.Time)
+	return s.Status.State == torporv1alpha1.SlumberWakingUp || isOver && (s.Status.State == torporv1alpha1.SlumberAsleep || s.Status.State == torporv1alpha1.SlumberFallingAsleep)
+}

@@ -135,6 +135,15 @@ func (s SwitchState) IsKept(obj *unstructured.Unstructured) bool {
 	return len(s.Saved) > 0 && holdsAll(obj.Object, s.Saved)
 }
 
+// IsRestoreDue reports whether an object is kept stopped although nothing asks for that any more.
+func IsRestoreDue(obj *unstructured.Unstructured, now time.Time) bool {
+	is := ReadSwitch(obj)
+	if len(is.Saved) == 0 || is.FindScheduled(obj.GetAnnotations(), now) != nil {
+		return false
+	}
+	return !stoprecord.NextRecords(is.Records, AnnotationSwitch().ReadRequest(obj, IsAsked(obj)), now).Holds()
+}
+
 // IsStoppedByOthers reports whether an object is stopped whatever Slumbers say: somebody asks for it, or its own switch was set before.
 func (s SwitchState) IsStoppedByOthers(obj *unstructured.Unstructured, operations []torporv1alpha1.StopOperation) bool {
 	switch {

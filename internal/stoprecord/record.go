@@ -12,6 +12,9 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
+// followUpLimit is for how long the end of a stop is what is followed up on.
+const followUpLimit = 2 * time.Minute
+
 // MaxRecords is how many stops are kept of one switch.
 const MaxRecords = 10
 
@@ -36,6 +39,11 @@ func (r Records) Holds() bool {
 func (r Records) HasEnded() bool {
 	newest := r.Newest()
 	return newest != nil && newest.EndedAt != nil
+}
+
+// HasJustEnded reports whether the newest stop has ended by itself not long ago, or is about to.
+func (r Records) HasJustEnded(now time.Time) bool {
+	return len(r) > 0 && r[0].StartedBy == torporv1alpha1.UntilAnnotation && (r[0].EndedAt == nil || now.Sub(r[0].EndedAt.Time) < followUpLimit)
 }
 
 // IsEndSavedIn reports whether the records that a status has name what ends the newest stop: its time, as it is asked for now. Only then may

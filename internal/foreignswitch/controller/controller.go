@@ -49,6 +49,8 @@ type Controller struct {
 	Metrics *stopadapter.Metrics
 	// WatchNamespaces are the only ones in which rights are needed; none means all.
 	WatchNamespaces []string
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
 
 	groups   *adapterGroups
 	client   client.Client
@@ -113,7 +115,7 @@ func (c Controller) act(ctx context.Context, seen *observation, plan adapterPlan
 	if !plan.Runs || c.groups.isOf(a) {
 		return nil
 	}
-	setup := stopadapter.Controller{Clock: c.Clock, Kind: seen.kind, Observer: c.Observer, Metrics: c.Metrics}.SetupWithManager
+	setup := stopadapter.Controller{Clock: c.Clock, Kind: seen.kind, Observer: c.Observer, Metrics: c.Metrics, Ends: c.Ends}.SetupWithManager
 	when := conditional.All(conditional.Served(seen.kind.GVK), conditional.Allowed(rightsInterval, c.listRights(a)...))
 	group, err := conditional.Setup(c.Manager, when, setup, conditional.Name("stopadapter/"+a.Name))
 	if err != nil {

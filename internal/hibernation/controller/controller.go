@@ -48,6 +48,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics is where states and counts are shown.
 	Metrics *Metrics
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
 
 	client      client.Client
 	live        client.Reader
@@ -83,16 +85,18 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	// The timeout bounds what the calls of a pass, each with a deadline of its own, add up to.
+	ends := reconcile.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&hivev1.ClusterDeployment{}, builder.WithPredicates(specOrVersionChanged())).
+		Watches(&hivev1.ClusterDeployment{}, ends.EnqueueOverdue()).
 		// Secrets are read when needed and not watched: who may watch them may read all of the hub.
 		Watches(&hivev1.ClusterDeployment{}, handler.EnqueueRequestsFromMapFunc(c.clusterDeploymentsOfSameMachines), builder.WithPredicates(machinesChangeHands())).
 		WatchesRawSource(c.answers()).
 		WithOptions(workers.Options()).
 		Complete(begunFirst{&reconcile.Pass[*hivev1.ClusterDeployment, *clusterObservation, hibernation.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, Ends: ends,
 			New:        func() *hivev1.ClusterDeployment { return &hivev1.ClusterDeployment{} },
 			Forget:     c.forget,
 			Observe:    c.observe,

@@ -53,6 +53,12 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 	}
 }
 
+// isEndOverdue reports whether the time of a stop is over and its record does not say so yet.
+func (c Controller) isEndOverdue(cd *hivev1.ClusterDeployment) bool {
+	before := stoprecord.Records(cd.Status.Stops)
+	return before.Holds() && stoprecord.NextRecords(before, readStopRequest(cd), c.Clock.Now()).HasEnded()
+}
+
 // readStopRequest reads what the object asks for.
 func readStopRequest(cd *hivev1.ClusterDeployment) stoprecord.Request {
 	manager, at := lastPowerStateWriter(cd)

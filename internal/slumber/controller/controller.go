@@ -39,6 +39,8 @@ type Controller struct {
 	Metrics *Metrics
 	// Members are the kinds with a switch; nil for none.
 	Members *MemberKinds
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
 
 	client client.Client
 }
@@ -67,9 +69,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
 	c.Metrics.useReader(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
+	ends := reconcile.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakeDue(s, c.Clock.Now()) }, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&torporv1alpha1.Slumber{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+		Watches(&torporv1alpha1.Slumber{}, ends.EnqueueOverdue()).
 		WithOptions(workers.Options())
 	for _, kind := range stoppable.ListKinds() {
 		build = build.Watches(kind.New(), handler.EnqueueRequestsFromMapFunc(c.slumbersOfNamespace), builder.WithPredicates(c.memberChanged(kind)))
@@ -78,7 +82,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		build = build.WatchesRawSource(c.Members.watch(mgr.GetClient(), c.Clock))
 	}
 	err := build.Complete(&reconcile.Pass[*torporv1alpha1.Slumber, *observation, slumber.Plan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, Ends: ends,
 		New:        func() *torporv1alpha1.Slumber { return &torporv1alpha1.Slumber{} },
 		Finalizer:  &reconcile.Finalizer[*torporv1alpha1.Slumber]{Name: torporv1alpha1.SlumberFinalizer, Finalize: c.finalize},
 		Observe:    c.observe,

@@ -50,6 +50,8 @@ type Controller struct {
 	Observer Observer
 	// Metrics shows the stops; nil for nobody.
 	Metrics *Metrics
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
 
 	client client.Client
 }
@@ -67,9 +69,11 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		name += "." + c.Kind.GVK.Group
 	}
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
+	ends := reconcile.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(name).
 		For(c.newObject(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+		Watches(c.newObject(), ends.EnqueueOverdue()).
 		WithOptions(workers.Options())
 	if c.Observer != nil {
 		build = build.Watches(c.newObject(), c.tellObserver())
@@ -78,7 +82,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		build = build.Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(c.scaledObject))
 	}
 	err := build.Complete(&reconcile.Pass[*unstructured.Unstructured, stopadapter.ObservedSwitch, stopadapter.SwitchPlan]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, Ends: ends,
 		New: c.newObject, Observe: c.observe, Decide: stopadapter.Decide, Act: c.act, Report: report,
 	})
 	if err == nil {
@@ -88,6 +92,10 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", name, err)
 	}
 	return nil
+}
+
+func (c Controller) isRestoreDue(obj *unstructured.Unstructured) bool {
+	return stopadapter.IsRestoreDue(obj, c.Clock.Now())
 }
 
 func (c Controller) newObject() *unstructured.Unstructured {

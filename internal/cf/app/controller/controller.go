@@ -24,6 +24,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // Name of the events and the field manager, which the controller of processes shares; the controller is called Name-apps.
@@ -44,6 +45,8 @@ type Controller struct {
 	Guard *reconcile.WriterGuard
 	// Metrics is where states and counts are shown.
 	Metrics *Metrics
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -68,16 +71,18 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		}
 	}
 	c.Metrics.use(mgr.GetClient())
+	ends := reconcile.TrackEnds(c.Ends, Name+"-apps", c.isEndOverdue, c.hasJustStarted)
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name+"-apps").
 		For(&korifiv1alpha1.CFApp{}, builder.WithPredicates(predicate.Or(specOrAnnotationsChanged(), scheduledStopsChanged()))).
+		Watches(&korifiv1alpha1.CFApp{}, ends.EnqueueOverdue()).
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
 		Watches(&korifiv1alpha1.CFBuild{}, handler.EnqueueRequestsFromMapFunc(appForObject)).
 		Watches(&korifiv1alpha1.CFPackage{}, handler.EnqueueRequestsFromMapFunc(appForObject), builder.WithPredicates(createOrDelete())).
 		Watches(&eiriniv1.LRP{}, handler.EnqueueRequestsFromMapFunc(appForObject), builder.WithPredicates(createOrDelete())).
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFApp, *observation, app.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, Ends: ends,
 			New:       func() *korifiv1alpha1.CFApp { return &korifiv1alpha1.CFApp{} },
 			Finalizer: &reconcile.Finalizer[*korifiv1alpha1.CFApp]{Name: korifiv1alpha1.AppFinalizer, Finalize: c.finalize},
 			Observe:   c.observe,
@@ -92,6 +97,15 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+func (c Controller) isEndOverdue(obj *korifiv1alpha1.CFApp) bool {
+	return app.NextStops(obj, c.Clock.Now()).HasEnded()
+}
+
+// hasJustStarted reports whether what is left to do for an app is to follow up on the end of its stop.
+func (c Controller) hasJustStarted(obj *korifiv1alpha1.CFApp) bool {
+	return stoprecord.Records(obj.Status.Stops).HasJustEnded(c.Clock.Now())
 }
 
 func rememberStatus(app *korifiv1alpha1.CFApp) map[string]any {

@@ -5,6 +5,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podcache"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // Name of the events and the field manager, which the controller of apps shares; the controller is called Name-processes.
@@ -38,6 +40,8 @@ type Controller struct {
 	Metrics *Metrics
 	// PodCache has the Pods of apps.
 	PodCache *podcache.Cache
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -78,6 +82,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		WithOptions(reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: 50 * time.Millisecond, MaxBackoff: time.Minute}.Options()).
 		Complete(&reconcile.Pass[*korifiv1alpha1.CFProcess, *observation, process.Plan]{
 			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name,
+			Ends:    reconcile.TrackEnds(c.Ends, Name+"-processes", nil, c.hasJustStarted),
 			New:     func() *korifiv1alpha1.CFProcess { return &korifiv1alpha1.CFProcess{} },
 			Observe: c.observe,
 			Decide:  func(seen *observation) process.Plan { return process.Decide(seen.Observed) },
@@ -93,4 +98,14 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+// hasJustStarted reports whether what is left to do for a process is to follow up on the end of its app's stop.
+func (c Controller) hasJustStarted(process *korifiv1alpha1.CFProcess) bool {
+	app := &korifiv1alpha1.CFApp{}
+	key := client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}
+	if err := c.client.Get(context.Background(), key, app); err != nil { // From the cache.
+		return false
+	}
+	return stoprecord.Records(app.Status.Stops).HasJustEnded(c.Clock.Now())
 }

@@ -22,6 +22,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/clustering"
+	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 )
 
@@ -42,6 +43,8 @@ type Controller struct {
 	Metrics *Metrics
 	// WatchNamespaces are the only ones whose objects are cached; none means all.
 	WatchNamespaces []string
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -75,15 +78,17 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.Metrics.useReaders(cacheReaders{clusters: mgr.GetClient(), pods: pods, clock: c.Clock})
 	// What the passes' calls take adds up; each of them has a deadline of its own below PassTimeout.
 	workers := reconcile.WorkerOptions{Count: 20, PassTimeout: time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
+	ends := reconcile.TrackEnds(c.Ends, Name, c.isEndOverdue, nil)
 	err = builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers(), scheduledStopsChanged()))).
+		Watches(&mocov1beta2.MySQLCluster{}, ends.EnqueueOverdue()).
 		WatchesRawSource(source.Kind[client.Object](pods, &corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(mocov1beta2.InstanceLabel)))).
 		WatchesRawSource(source.Channel(c.conns.lost, &handler.EnqueueRequestForObject{})).
 		WithOptions(workers.Options()).
 		Complete(&reconcile.Pass[*mocov1beta2.MySQLCluster, *observation, clustering.Plan]{
-			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true,
+			Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true, Ends: ends,
 			Remember: rememberStatus, Conditions: func(c *mocov1beta2.MySQLCluster) *[]metav1.Condition { return &c.Status.Conditions },
 			New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 			Observe: c.observe,
@@ -99,6 +104,12 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
+}
+
+// isEndOverdue reports whether a stop of clustering should have ended.
+func (c Controller) isEndOverdue(cluster *mocov1beta2.MySQLCluster) bool {
+	switches := stops.Read(cluster, c.Clock.Now())
+	return switches.Clustering.IsOverdue || switches.Instances.IsOverdue
 }
 
 // scheduledStopsChanged lets through what Slumbers want.

@@ -57,17 +57,18 @@ func (c Controller) act(ctx context.Context, seen observation, changes provision
 	if !changes.IsNotEmpty() {
 		return newFailure(changes.Problems, changes.Err)
 	}
-	// A stop may have come since the cluster was read, and after it nothing may be written.
-	if err := reconcile.RequireUnchanged(ctx, c.live, seen.Cluster, &mocov1beta2.MySQLCluster{}); err != nil {
-		return newFailure(nil, err)
-	}
-	switch {
-	case changes.EndsStop:
+	if changes.EndsStop { // The patch requires the observed version.
 		after := seen.Cluster.DeepCopy()
 		for _, name := range stops.ReconciliationSwitch().Annotations() {
 			delete(after.Annotations, name)
 		}
 		return newFailure(nil, reconcile.PatchObserved(ctx, c.client, seen.Cluster, after, Name))
+	}
+	// A stop may have come since the cluster was read, and after it nothing may be written.
+	if err := reconcile.RequireUnchanged(ctx, c.live, seen.Cluster, &mocov1beta2.MySQLCluster{}); err != nil {
+		return newFailure(nil, err)
+	}
+	switch {
 	case changes.CompletesPasswords:
 		// There is nothing to report before the objects are made, which the next pass does.
 		return cmp.Or(newFailure(nil, c.addPasswords(ctx, seen)), error(reconcile.ErrStale))

@@ -35,6 +35,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 // Name of the controller, its events and its field manager.
@@ -55,6 +56,8 @@ type Controller struct {
 	RolloutsAtOnce int
 	// ExporterImage has mysqld_exporter, for clusters with collectors.
 	ExporterImage string
+	// Ends are the overdue ends of all controllers; nil for none.
+	Ends *reconcile.OverdueEnds
 
 	client client.Client
 	live   client.Reader
@@ -84,25 +87,26 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), children, newAppliedHashes()
 	c.turns = newRolloutTurns(c.RolloutsAtOnce)
+	ends := reconcile.TrackEnds(c.Ends, Name, c.isStopOverdue, c.hasJustStarted)
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&mocov1beta2.MySQLCluster{}, builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers(), primaryOrHealthChanged(), scheduledStopsChanged()))).
-		Watches(&mocov1beta2.MySQLCluster{}, reconcile.EnqueueUrgent(), builder.WithPredicates(c.isStopOverdue())).
+		Watches(&mocov1beta2.MySQLCluster{}, ends.EnqueueOverdue()).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(c.clustersUsingConfigMap))
 	for _, kind := range childKinds() {
 		b = b.WatchesRawSource(source.Kind(children, kind, handler.EnqueueRequestsFromMapFunc(reconcile.RequestByLabel(mocov1beta2.InstanceLabel))))
 	}
 	workers := reconcile.WorkerOptions{Count: 10, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: time.Minute}
-	if err := b.WithOptions(workers.Options()).Complete(c.newPass(mgr)); err != nil {
+	if err := b.WithOptions(workers.Options()).Complete(c.newPass(mgr, ends)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	return nil
 }
 
-func (c Controller) newPass(mgr manager.Manager) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
+func (c Controller) newPass(mgr manager.Manager, ends *reconcile.EndTracker[*mocov1beta2.MySQLCluster]) *reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet] {
 	return &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, provisioning.ChangeSet]{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true, Remember: rememberStop,
+		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true, Ends: ends, Remember: rememberStop,
 		New:       func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },
 		Prepare:   setDefaults,
 		Finalizer: &reconcile.Finalizer[*mocov1beta2.MySQLCluster]{Name: mocov1beta2.Finalizer, Finalize: c.finalize},
@@ -146,13 +150,15 @@ func primaryOrHealthChanged() predicate.Predicate {
 	}}
 }
 
-// isStopOverdue lets clusters through whose stop should have ended, at the start of the manager. All stops that an outage has outlasted end
-// before the first cluster makes what was held up, which is fifteen objects for each.
-func (c Controller) isStopOverdue() predicate.Predicate {
-	return predicate.NewPredicateFuncs(func(obj client.Object) bool {
-		cluster, isCluster := obj.(*mocov1beta2.MySQLCluster)
-		return isCluster && cluster.ReconciliationStopped() && stops.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
-	})
+// isStopOverdue reports whether a stop of reconciliation should have ended. All that an outage has outlasted end before the first cluster makes
+// what was held up, which is fifteen objects for each.
+func (c Controller) isStopOverdue(cluster *mocov1beta2.MySQLCluster) bool {
+	return cluster.ReconciliationStopped() && stops.Read(cluster, c.Clock.Now()).Reconciliation.IsOverdue
+}
+
+// hasJustStarted reports whether a cluster makes what its stop has held up.
+func (c Controller) hasJustStarted(cluster *mocov1beta2.MySQLCluster) bool {
+	return !cluster.ReconciliationStopped() && stoprecord.Records(cluster.Status.ReconciliationStops).HasJustEnded(c.Clock.Now())
 }
 
 // scheduledStopsChanged lets through what Slumbers want.

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/torpor-dev/torpor/internal/decision"
+)
+
+func podOf(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+
+func nameOf(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+// trackPods has Pods of some names be overdue; all others may yield.
+func trackPods(all *OverdueEnds, controller string, overdue ...string) *EndTracker[*corev1.Pod] {
+	return TrackEnds(all, controller,
+		func(p *corev1.Pod) bool { return slices.Contains(overdue, p.Name) },
+		func(p *corev1.Pod) bool { return !slices.Contains(overdue, p.Name) })
+}
+
+func TestOthersWaitForOverdueEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := NewOverdueEnds(clock.RealClock{})
+		one, other := trackPods(all, "one", "a", "b"), trackPods(all, "other")
+		waits := func() bool { return other.awaitTurn(nameOf("x"), podOf("x")) > 0 }
+		told := 0
+		tell := func() { other.tell(func() { told++ }) }
+		expect := func(when string, isWaiting bool, isTold int) {
+			t.Helper()
+			if waits() != isWaiting || told != isTold {
+				t.Errorf("%s: expected others to wait: %t, and %d to be told, found %t and %d", when, isWaiting, isTold, waits(), told)
+			}
+		}
+		tell()
+		expect("nothing is overdue", false, 1)
+		for _, name := range []string{"a", "b"} {
+			if wait := one.awaitTurn(nameOf(name), podOf(name)); wait > 0 {
+				t.Errorf("expected the pass of %s to run, found that it waits %s", name, wait)
+			}
+		}
+		tell()
+		expect("two are overdue", true, 1)
+		one.forget(nameOf("a"))
+		expect("one has ended", true, 1)
+		deleted := podOf("y")
+		deleted.DeletionTimestamp = new(metav1.Now())
+		if wait := other.awaitTurn(nameOf("y"), deleted); wait > 0 {
+			t.Error("expected a deletion not to wait, found that it does")
+		}
+		one.forget(nameOf("b"))
+		expect("both have ended", false, 2)
+
+		one.awaitTurn(nameOf("a"), podOf("a"))
+		tell()
+		expect("one is overdue again", true, 2)
+		<-time.After(progressLimit)
+		synctest.Wait()
+		expect("it comes to no end", false, 3)
+		one.awaitTurn(nameOf("a"), podOf("a"))
+		expect("it still comes to none", false, 3)
+		for range endsLimit / time.Second {
+			one.awaitTurn(nameOf("b"), podOf("b"))
+			one.forget(nameOf("b"))
+			<-time.After(time.Second)
+		}
+		expect("others come and go for long", false, 3)
+		one.forget(nameOf("a"))
+		one.awaitTurn(nameOf("b"), podOf("b"))
+		expect("there was none for a moment", true, 3)
+		tell()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := all.Start(ctx); err != nil {
+			t.Error(err)
+		}
+		expect("the process ends", true, 4)
+	})
+}
+
+func TestWithoutOverdueEndsNothingWaits(t *testing.T) {
+	none := TrackEnds(nil, "none", func(*corev1.Pod) bool { return true }, func(*corev1.Pod) bool { return true })
+	told := false
+	none.tell(func() { told = true })
+	none.forget(nameOf("a"))
+	if wait := none.awaitTurn(nameOf("a"), podOf("a")); wait > 0 || !told {
+		t.Errorf("expected nothing to wait, found %s and told %t", wait, told)
+	}
+}
+
+// TestOverdueObjectsComeFirst lists objects as at the start of a manager.
+func TestOverdueObjectsComeFirst(t *testing.T) {
+	queue := priorityqueue.New[ctrl.Request]("test")
+	defer queue.ShutDown()
+	all := NewOverdueEnds(clock.RealClock{})
+	tracker := trackPods(all, "one", "overdue")
+	Enqueue(queue, ctrl.Request{NamespacedName: nameOf("goes-on")}, UsualPriority)
+	for _, name := range []string{"fine", "overdue"} {
+		tracker.EnqueueOverdue().Create(t.Context(), event.CreateEvent{Object: podOf(name), IsInInitialList: true}, queue)
+	}
+	for _, name := range []string{"fine", "overdue"} { // The change of one that was overdue before is nothing new.
+		tracker.EnqueueOverdue().Update(t.Context(), event.UpdateEvent{ObjectOld: podOf(name), ObjectNew: podOf(name)}, queue)
+		tracker.EnqueueOverdue().Update(t.Context(), event.UpdateEvent{ObjectOld: podOf("before"), ObjectNew: podOf(name)}, queue)
+	}
+	for _, want := range []string{"overdue", "goes-on"} {
+		if got, _, _ := queue.GetWithPriority(); got.Name != want {
+			t.Errorf("expected %s, found %s", want, got.Name)
+		}
+	}
+	if len(all.ends) != 1 || queue.Len() != 0 {
+		t.Errorf("expected one overdue end and nothing else to do, found %d and %d", len(all.ends), queue.Len())
+	}
+}
+
+// TestAPassEndsWhatIsOverdue counts as ended what a pass does not go on with.
+func TestAPassEndsWhatIsOverdue(t *testing.T) {
+	for name, row := range map[string]struct {
+		out     FollowUp
+		looks   error
+		isAhead bool
+	}{
+		"it goes on at once":         {out: FollowUp{RequeueAfter: StaleCacheRetry}, isAhead: true},
+		"it looks again later":       {out: FollowUp{RequeueAfter: time.Minute}},
+		"it waits for an event":      {},
+		"what it needs is not known": {looks: ErrPending},
+		"its view is stale":          {looks: ErrStale, isAhead: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, events := NewOverdueEnds(clock.RealClock{}), eventList{}
+			p := newPodPass(&fakeServer{}, &events)
+			p.Ends = trackPods(all, "tester", "p")
+			p.Observe = func(context.Context, *corev1.Pod) (int, error) { return 0, row.looks }
+			p.Report = func(*corev1.Pod, int, int, *RefusedError) FollowUp {
+				row.out.Events = []decision.Event{{Reason: "Ended"}}
+				return row.out
+			}
+			result, err := p.Reconcile(t.Context(), podRequest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			isUrgent := result.Priority == nil || *result.Priority == UrgentPriority
+			if isAhead := len(all.ends) > 0; isAhead != row.isAhead || isAhead && !isUrgent || isAhead && len(events) > 0 {
+				t.Errorf("expected that others wait: %t, found %t, urgent %t, and events %v", row.isAhead, isAhead, isUrgent, events)
+			}
+		})
+	}
+}
