@@ -3,6 +3,7 @@
 package torpor
 
 import (
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +11,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 func cfAppKind() stoppableKind {
@@ -32,9 +34,27 @@ func cfAppKind() stoppableKind {
 		restart: func(app client.Object, now time.Time) {
 			setAnnotation(app, torporv1alpha1.RestartRequestAnnotation, now.UTC().Format(time.RFC3339Nano))
 		},
+		readRevisions: readCFAppRevisions,
 		annotationsOf: sharedAnnotations,
 		plan:          planCFApp,
 	}
+}
+
+// readCFAppRevisions takes an app for settled once its instances are ready, or gone if it is stopped, and none of an older revision is left.
+func readCFAppRevisions(obj client.Object) (wanted, settled int64) {
+	statusannotation.RestoreStatus(obj)
+	app, ok := obj.(*korifiv1alpha1.CFApp)
+	if !ok {
+		return 0, 0
+	}
+	if revision, err := strconv.ParseInt(app.Annotations[korifiv1alpha1.RevisionAnnotation], 10, 64); err == nil {
+		wanted = revision
+	}
+	conditions := app.Status.Conditions
+	if meta.IsStatusConditionTrue(conditions, korifiv1alpha1.ReadyCondition) && !meta.IsStatusConditionTrue(conditions, korifiv1alpha1.DrainingCondition) {
+		settled = app.Status.ObservedRevision
+	}
+	return wanted, settled
 }
 
 func describeCFApp(app *korifiv1alpha1.CFApp) []stopRow {

@@ -57,7 +57,24 @@ func (v *verbCommand) tryChange(ctx context.Context, kube *kubeClient, r *verbRe
 		return fmt.Errorf("%s %s: %w", v.verb, r.target, err)
 	}
 	r.Changed = true
+	if v.verb == restartVerb && v.waits {
+		return r.noteRevision(before, after)
+	}
 	return nil
+}
+
+// noteRevision keeps the revision that a restart has begun, which admission has counted in the answer.
+func (r *verbResult) noteRevision(before, after client.Object) error {
+	last, _ := r.target.kind.readRevisions(before)
+	r.revision, _ = r.target.kind.readRevisions(after)
+	switch {
+	case r.revision > last:
+		return nil
+	case r.before.Stopped:
+		return exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: expected an app that is started, found one that is stopped and has nothing to restart; %s starts it", r.target, r.before.startCommand())}
+	default:
+		return fmt.Errorf("%s: expected the admission of apps to begin a revision after %d, found none to wait for; see docs/install.md", r.target, last)
+	}
 }
 
 // apply changes an object as the verb does.

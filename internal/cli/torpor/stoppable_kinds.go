@@ -47,6 +47,8 @@ type stoppableKind struct {
 	stop, start func(obj client.Object, part string, now time.Time)
 	// restart is nil of a kind that cannot be restarted.
 	restart func(obj client.Object, now time.Time)
+	// readRevisions returns the revision that an object is to have, and the newest one that all of it has come to; nil of a kind that cannot be restarted.
+	readRevisions func(obj client.Object) (wanted, settled int64)
 	// annotationsOf are those that say why a part is stopped, and until when.
 	annotationsOf func(part string) stoprecord.AnnotationSwitch
 	// plan says what a stop or a start of a part would do, and what it may run into.

@@ -131,6 +131,37 @@ func withCondition(cd *hivev1.ClusterDeployment, condition, reason string) *hive
 	return cd
 }
 
+func TestARestartIsOverWhenNoOlderInstanceIsLeft(t *testing.T) {
+	t.Parallel()
+	build := func(state korifiv1alpha1.AppState, reason, revision string, observed int64, draining metav1.ConditionStatus) *korifiv1alpha1.CFApp {
+		app := newApp(state, reason)
+		app.Annotations = map[string]string{korifiv1alpha1.RevisionAnnotation: revision}
+		app.Status.ObservedRevision = observed
+		isReady := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}[reason != korifiv1alpha1.StartingReason]
+		app.Status.Conditions = []metav1.Condition{
+			{Type: korifiv1alpha1.ReadyCondition, Status: isReady, Reason: reason}, {Type: korifiv1alpha1.DrainingCondition, Status: draining, Reason: "x"},
+		}
+		return app
+	}
+	const started, stopped = korifiv1alpha1.StartedState, korifiv1alpha1.StoppedState
+	const running, starting = korifiv1alpha1.RunningReason, korifiv1alpha1.StartingReason
+	for name, row := range map[string]struct {
+		app             *korifiv1alpha1.CFApp
+		wanted, settled int64
+	}{
+		"an app that runs what it should":           {build(started, running, "3", 3, metav1.ConditionFalse), 3, 3},
+		"an app of which a revision was just asked": {build(started, running, "4", 3, metav1.ConditionFalse), 4, 3},
+		"an app whose instances start":              {build(started, starting, "4", 4, metav1.ConditionFalse), 4, 0},
+		"an app with instances of an old revision":  {build(started, running, "4", 4, metav1.ConditionTrue), 4, 0},
+		"an app that is stopped":                    {build(stopped, korifiv1alpha1.StoppedReason, "4", 4, metav1.ConditionFalse), 4, 4},
+		"an app whose revision nobody counts":       {build(started, running, "", 0, metav1.ConditionFalse), 0, 0},
+	} {
+		if wanted, settled := readCFAppRevisions(row.app); wanted != row.wanted || settled != row.settled {
+			t.Errorf("%s: expected the revisions %d and %d, found %d and %d", name, row.wanted, row.settled, wanted, settled)
+		}
+	}
+}
+
 func newApp(asked korifiv1alpha1.AppState, reason string, stops ...torporv1alpha1.StopRecord) *korifiv1alpha1.CFApp {
 	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}
 	app.SetGroupVersionKind(korifiv1alpha1.CFAppKind())

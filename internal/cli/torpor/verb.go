@@ -106,8 +106,8 @@ One that sleeps because spec.hibernateAfter was over resumes, too.`}
 
 func (a *commands) newRestartCommand() *cobra.Command {
 	v := &verbCommand{commands: a, verb: restartVerb, longText: "Restart apps: each gets a new revision, to which its instances roll over."}
-	return v.newCommand("restart", "Restart apps by a new revision", `  # One app
-  kubectl torpor restart cfapp/shop`)
+	return v.newCommand("restart", "Restart apps by a new revision", `  # One app, and return when no instance of the old revision is left
+  kubectl torpor restart cfapp/shop --wait`)
 }
 
 func (a *commands) newExtendCommand() *cobra.Command {
@@ -137,7 +137,7 @@ func (v *verbCommand) newCommand(name, short, example string) *cobra.Command {
 		f.StringVar(&v.reason, "reason", "", "why, in a sentence for people")
 		f.StringVar(&v.until, "until", "", "when the stop ends by itself: a time such as 2026-11-20T22:00:00Z, or a duration from now such as 8h")
 	}
-	if v.verb == stopVerb || v.verb == startVerb {
+	if v.verb != extendVerb {
 		f.BoolVar(&v.waits, waitFlag, false, "return when the statuses report it")
 		f.DurationVar(&v.timeout, timeoutFlag, defaultTimeout, "how long to wait for all of them; then the exit code is 3")
 	}
@@ -187,6 +187,8 @@ type verbResult struct {
 	Error   string `json:"error,omitempty"`
 	target  target
 	before  stopRow
+	// revision is the one that a restart has begun.
+	revision int64
 	// wasAlready says that the switch was as wished.
 	wasAlready bool
 	err        error

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/internal/cli/exit"
 )
@@ -36,7 +37,7 @@ func (v *verbCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *ve
 			return false, err
 		}
 		row := r.target.findRow(obj)
-		isReached, err = v.judge(row, r)
+		isReached, err = v.judge(row, obj, r)
 		last = formatCell(row.State) + ": " + formatCell(row.Message)
 		if !isReached && err == nil && last != printed && v.clock.Since(startedAt) >= progressDelay {
 			printed = last
@@ -54,8 +55,11 @@ func (v *verbCommand) waitForStatus(ctx context.Context, kube *kubeClient, r *ve
 }
 
 // judge reports whether a row is as asked for. The error says that it will not be.
-func (v *verbCommand) judge(row stopRow, r *verbResult) (bool, error) {
+func (v *verbCommand) judge(row stopRow, obj client.Object, r *verbResult) (bool, error) {
 	switch {
+	case v.verb == restartVerb:
+		_, settled := r.target.kind.readRevisions(obj)
+		return settled >= r.revision, nil
 	case v.verb == startVerb && row.refusal != "":
 		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; it stays asked for, and kubectl moco start --force starts all the same", r.target, row.refusal)}
 	case v.verb == stopVerb && row.refusal != "":
@@ -81,6 +85,8 @@ func (r stopRow) stateWord(v verb) string {
 	switch {
 	case v == startVerb:
 		return "running"
+	case v == restartVerb:
+		return "restarted"
 	case r.Kind == "ClusterDeployment":
 		return "hibernating"
 	default:

@@ -70,6 +70,9 @@ func TestPluginStopsAndStarts(t *testing.T) {
 			if k.name != "ClusterDeployment" { // That one has no cloud here.
 				h.runPlugin(t, "alice", exit.Done, append(parts, "stop", name, "--wait")...)
 			}
+			if k.name == "CFApp" {
+				h.runPlugin(t, "alice", exit.Refused, "restart", name, "--wait")
+			}
 			h.runPlugin(t, "bob", exit.Done, append(parts, "extend", name, "--until", "2099-01-01T00:00:00Z")...)
 			h.WaitFor(t, "it is prolonged", obj, func() error {
 				stops := k.records(obj)[0]
@@ -91,6 +94,9 @@ func TestPluginStopsAndStarts(t *testing.T) {
 			}
 			if k.name == "MySQLCluster" {
 				h.runPlugin(t, "carol", exit.Done, append(parts, "start", name, "--wait")...)
+			}
+			if k.name == "CFApp" { // Nobody makes Pods here, so that none of the new revision comes up.
+				h.runPlugin(t, "carol", exit.TimedOut, "restart", name, "--wait", "--timeout", "3s")
 			}
 		})
 	}
