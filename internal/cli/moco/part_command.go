@@ -392,7 +392,7 @@ func isAnythingStopped(annotations map[string]string, now time.Time) bool {
 			return true
 		}
 	}
-	return annotations[mocov1beta2.StoppedInstancesAnnotation] != ""
+	return stops.HasStoppedInstances(annotations)
 }
 
 func setOrDelete(annotations map[string]string, name string, value *string) {

@@ -95,7 +95,17 @@ func (r reader) read(annotation stoprecord.AnnotationSwitch, isStopped bool, bef
 // ParseStoppedInstances returns the indexes of the instances to leave alone, and whether the annotation could be read. A list that
 // cannot be read stops nothing.
 func ParseStoppedInstances(cluster *mocov1beta2.MySQLCluster) ([]int, bool) {
-	text, asked := cluster.Annotations[mocov1beta2.StoppedInstancesAnnotation]
+	return parseInstances(cluster.Annotations)
+}
+
+// HasStoppedInstances reports whether any instance is to be left alone.
+func HasStoppedInstances(annotations map[string]string) bool {
+	list, _ := parseInstances(annotations)
+	return len(list) > 0
+}
+
+func parseInstances(annotations map[string]string) ([]int, bool) {
+	text, asked := annotations[mocov1beta2.StoppedInstancesAnnotation]
 	if !asked {
 		return nil, true
 	}

@@ -249,6 +249,7 @@ func TestParseStoppedInstances(t *testing.T) {
 	}{
 		"no instance is stopped":                  {nil, nil, true},
 		"a list of two stops both":                {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[0,2]"}, []int{0, 2}, true},
+		"an empty list stops nothing":             {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "[]"}, []int{}, true},
 		"a value that is no list stops nothing":   {map[string]string{mocov1beta2.StoppedInstancesAnnotation: "1"}, nil, false},
 		"a list that is half wrong stops nothing": {map[string]string{mocov1beta2.StoppedInstancesAnnotation: `["1",2]`}, nil, false},
 	} {
@@ -257,6 +258,9 @@ func TestParseStoppedInstances(t *testing.T) {
 			got, understood := stops.ParseStoppedInstances(cluster)
 			if diff := cmp.Diff(test.want, got); diff != "" || understood != test.understood {
 				t.Errorf("(-want +got), understood: want %t, got %t:\n%s", test.understood, understood, diff)
+			}
+			if has := stops.HasStoppedInstances(test.annotations); has != (len(test.want) > 0) {
+				t.Errorf("expected it to be said that instances are stopped only where one is, found %t", has)
 			}
 		})
 	}

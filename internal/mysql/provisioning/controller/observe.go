@@ -250,7 +250,7 @@ func observedRollout(seen *observation, now time.Time) provisioning.ObservedRoll
 	c := seen.Cluster
 	o := provisioning.ObservedRollout{
 		Name: c.Name, Offline: c.Spec.Offline, Primary: chosenPrimary(c), ClusteringStopped: c.ClusteringStopped(),
-		StoppedInstances: c.Annotations[mocov1beta2.StoppedInstancesAnnotation] != "",
+		StoppedInstances: stops.HasStoppedInstances(c.Annotations),
 		// A condition, although no other decision of this controller reads one: clustering alone queries the servers, and its
 		// other fields stay as they were while it is stopped or cannot observe. All that depends on it is to wait.
 		Healthy: meta.IsStatusConditionTrue(c.Status.Conditions, mocov1beta2.HealthyCondition),
