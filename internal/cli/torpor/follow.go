@@ -6,11 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
+	"github.com/liggitt/tabwriter"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,7 +49,7 @@ func (r stopRow) withoutHistory() stopRow {
 
 // follow prints the rows that were found, and then each that changes. What is deleted is told.
 func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector labels.Selector, found []stopRow) error {
-	f := &follower{statusCommand: s, kube: kube, selector: selector, table: alignedTable{out: s.Out}, rows: map[rowKey]stopRow{}}
+	f := &follower{statusCommand: s, kube: kube, selector: selector, table: newAlignedTable(s.Out), rows: map[rowKey]stopRow{}}
 	for _, r := range found {
 		f.rows[r.key()] = r.withoutHistory()
 	}
@@ -139,34 +140,22 @@ func (f *follower) show(rows []stopRow, isGone bool, stop context.CancelFunc) {
 	}
 }
 
-// alignedTable writes rows in columns as wide as the widest cell so far, so that rows which come later stand below the first.
-type alignedTable struct {
-	out    interface{ Write([]byte) (int, error) }
-	widths []int
+// alignedTable writes rows in columns as wide as the widest cell so far, so that rows which come later stand below the first, as those of
+// kubectl get --watch do.
+type alignedTable struct{ columns *tabwriter.Writer }
+
+func newAlignedTable(out io.Writer) alignedTable {
+	const gap = 3
+	return alignedTable{tabwriter.NewWriter(out, 0, 0, gap, ' ', tabwriter.RememberWidths)}
 }
 
-const columnGap = 3
-
-func (t *alignedTable) write(rows [][]string) error {
+func (t alignedTable) write(rows [][]string) error {
 	for _, cells := range rows {
-		for i, cell := range cells {
-			if i == len(t.widths) {
-				t.widths = append(t.widths, 0)
-			}
-			t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+		if _, err := fmt.Fprintln(t.columns, strings.Join(cells, "\t")); err != nil {
+			return fmt.Errorf("write the table: %w", err)
 		}
 	}
-	var text strings.Builder
-	for _, cells := range rows {
-		for i, cell := range cells {
-			text.WriteString(cell)
-			if i < len(cells)-1 {
-				text.WriteString(strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(cell)+columnGap))
-			}
-		}
-		text.WriteByte('\n')
-	}
-	if _, err := t.out.Write([]byte(text.String())); err != nil {
+	if err := t.columns.Flush(); err != nil {
 		return fmt.Errorf("write the table: %w", err)
 	}
 	return nil

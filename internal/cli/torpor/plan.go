@@ -226,7 +226,7 @@ func (p planCommand) writePlan(o plannedObject) error {
 		fmt.Fprintln(p.Out, "Nothing was found that it may run into")
 		return nil
 	}
-	table := alignedTable{out: p.Out}
+	table := newAlignedTable(p.Out)
 	rows := [][]string{{"SEVERITY", "CODE", "OBJECTS", "FOUND"}}
 	for _, f := range o.Findings {
 		rows = append(rows, []string{string(f.Severity), f.Code, formatObjects(f), formatCell(f.Message)})

@@ -179,7 +179,7 @@ func (s *statusCommand) write(rows []stopRow) error {
 	case len(rows) == 0:
 		return nil
 	}
-	table := alignedTable{out: s.Out}
+	table := newAlignedTable(s.Out)
 	return table.write(append([][]string{s.headings()}, s.cellsOf(rows)...))
 }
 
