@@ -30,7 +30,7 @@ func (c Controller) act(ctx context.Context, seen lrp.Observed, plan lrp.Plan) e
 	case lrp.AddFinalizer:
 		err = c.patchFinalizer(ctx, seen.LRP, controllerutil.AddFinalizer)
 	case lrp.RemoveFinalizer:
-		if err = c.requireNoPods(ctx, seen.LRP); err == nil {
+		if err = c.requireNothingLeft(ctx, seen.LRP); err == nil {
 			err = c.patchFinalizer(ctx, seen.LRP, controllerutil.RemoveFinalizer)
 		}
 	case lrp.CreateStatefulSet:
@@ -93,6 +93,21 @@ func (c Controller) deleteAndRelease(ctx context.Context, seen lrp.Observed) err
 		return err
 	}
 	return c.patchFinalizer(ctx, seen.LRP, controllerutil.RemoveFinalizer)
+}
+
+// requireNothingLeft returns ErrStale if the API server knows a StatefulSet or a Pod of the LRP that the cache does not. A StatefulSet
+// of which the cache does not know yet makes its Pods until the garbage collector finds it, beside those of the next revision.
+func (c Controller) requireNothingLeft(ctx context.Context, obj *eiriniv1.LRP) error {
+	set := &metav1.PartialObjectMetadata{}
+	set.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+	err := c.live.Get(ctx, client.ObjectKey{Namespace: obj.Namespace, Name: revision.StatefulSetName(obj.Name)}, set)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read the StatefulSet: %w", err)
+	}
+	if err == nil && metav1.IsControlledBy(set, obj) {
+		return reconcile.ErrStale
+	}
+	return c.requireNoPods(ctx, obj)
 }
 
 // requireNoPods returns ErrStale if the API server knows a Pod of the LRP that the cache does not.
