@@ -56,7 +56,7 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 		one.forget(nameOf("a"))
 		expect("one has ended", true, 1)
 		deleted := podOf("y")
-		deleted.DeletionTimestamp = new(metav1.Now())
+		deleted.DeletionTimestamp = new(metav1.NewTime(all.clock.Now()))
 		if wait := other.awaitTurn(nameOf("y"), deleted); wait > 0 {
 			t.Error("expected a deletion not to wait, found that it does")
 		}
