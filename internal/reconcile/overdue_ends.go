@@ -125,12 +125,12 @@ type EndTracker[T client.Object] struct {
 	all        *OverdueEnds
 	controller string
 	isOverdue  func(T) bool
-	mayYield   func(T) bool
+	mayYield   func(context.Context, T) bool
 }
 
 // TrackEnds makes one, for a controller of whose objects some have a stop that is overdue. While there are any in the process, passes of those
 // objects wait that may yield; nil of either is none.
-func TrackEnds[T client.Object](all *OverdueEnds, controller string, isOverdue, mayYield func(T) bool) *EndTracker[T] {
+func TrackEnds[T client.Object](all *OverdueEnds, controller string, isOverdue func(T) bool, mayYield func(context.Context, T) bool) *EndTracker[T] {
 	if all == nil {
 		return nil
 	}
@@ -164,7 +164,7 @@ func (e *EndTracker[T]) enqueueOverdue(before, after client.Object, queue workqu
 }
 
 // awaitTurn notes whether a stop of an object is overdue, and returns when to look again if its pass has to wait for others; zero otherwise.
-func (e *EndTracker[T]) awaitTurn(name types.NamespacedName, obj T) time.Duration {
+func (e *EndTracker[T]) awaitTurn(ctx context.Context, name types.NamespacedName, obj T) time.Duration {
 	if e == nil {
 		return 0
 	}
@@ -173,12 +173,13 @@ func (e *EndTracker[T]) awaitTurn(name types.NamespacedName, obj T) time.Duratio
 		return 0
 	}
 	e.forget(name)
-	if e.mayYield == nil || !e.mayYield(obj) || !obj.GetDeletionTimestamp().IsZero() {
+	if e.mayYield == nil || !obj.GetDeletionTimestamp().IsZero() {
 		return 0
 	}
 	e.all.mu.Lock()
-	defer e.all.mu.Unlock()
-	if e.all.isHolding() {
+	isHolding := e.all.isHolding()
+	e.all.mu.Unlock()
+	if isHolding && e.mayYield(ctx, obj) {
 		return yieldInterval
 	}
 	return 0

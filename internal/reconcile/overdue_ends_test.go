@@ -28,14 +28,14 @@ func nameOf(name string) types.NamespacedName { return types.NamespacedName{Name
 func trackPods(all *OverdueEnds, controller string, overdue ...string) *EndTracker[*corev1.Pod] {
 	return TrackEnds(all, controller,
 		func(p *corev1.Pod) bool { return slices.Contains(overdue, p.Name) },
-		func(p *corev1.Pod) bool { return !slices.Contains(overdue, p.Name) })
+		func(_ context.Context, p *corev1.Pod) bool { return !slices.Contains(overdue, p.Name) })
 }
 
 func TestOthersWaitForOverdueEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})
 		one, other := trackPods(all, "one", "a", "b"), trackPods(all, "other")
-		waits := func() bool { return other.awaitTurn(nameOf("x"), podOf("x")) > 0 }
+		waits := func() bool { return other.awaitTurn(t.Context(), nameOf("x"), podOf("x")) > 0 }
 		told := 0
 		tell := func() { other.tell(func() { told++ }) }
 		expect := func(when string, isWaiting bool, isTold int) {
@@ -47,7 +47,7 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 		tell()
 		expect("nothing is overdue", false, 1)
 		for _, name := range []string{"a", "b"} {
-			if wait := one.awaitTurn(nameOf(name), podOf(name)); wait > 0 {
+			if wait := one.awaitTurn(t.Context(), nameOf(name), podOf(name)); wait > 0 {
 				t.Errorf("expected the pass of %s to run, found that it waits %s", name, wait)
 			}
 		}
@@ -57,28 +57,28 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 		expect("one has ended", true, 1)
 		deleted := podOf("y")
 		deleted.DeletionTimestamp = new(metav1.NewTime(all.clock.Now()))
-		if wait := other.awaitTurn(nameOf("y"), deleted); wait > 0 {
+		if wait := other.awaitTurn(t.Context(), nameOf("y"), deleted); wait > 0 {
 			t.Error("expected a deletion not to wait, found that it does")
 		}
 		one.forget(nameOf("b"))
 		expect("both have ended", false, 2)
 
-		one.awaitTurn(nameOf("a"), podOf("a"))
+		one.awaitTurn(t.Context(), nameOf("a"), podOf("a"))
 		tell()
 		expect("one is overdue again", true, 2)
 		<-time.After(progressLimit)
 		synctest.Wait()
 		expect("it comes to no end", false, 3)
-		one.awaitTurn(nameOf("a"), podOf("a"))
+		one.awaitTurn(t.Context(), nameOf("a"), podOf("a"))
 		expect("it still comes to none", false, 3)
 		for range endsLimit / time.Second {
-			one.awaitTurn(nameOf("b"), podOf("b"))
+			one.awaitTurn(t.Context(), nameOf("b"), podOf("b"))
 			one.forget(nameOf("b"))
 			<-time.After(time.Second)
 		}
 		expect("others come and go for long", false, 3)
 		one.forget(nameOf("a"))
-		one.awaitTurn(nameOf("b"), podOf("b"))
+		one.awaitTurn(t.Context(), nameOf("b"), podOf("b"))
 		expect("there was none for a moment", true, 3)
 		tell()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -91,11 +91,11 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 }
 
 func TestWithoutOverdueEndsNothingWaits(t *testing.T) {
-	none := TrackEnds(nil, "none", func(*corev1.Pod) bool { return true }, func(*corev1.Pod) bool { return true })
+	none := TrackEnds(nil, "none", func(*corev1.Pod) bool { return true }, func(context.Context, *corev1.Pod) bool { return true })
 	told := false
 	none.tell(func() { told = true })
 	none.forget(nameOf("a"))
-	if wait := none.awaitTurn(nameOf("a"), podOf("a")); wait > 0 || !told {
+	if wait := none.awaitTurn(t.Context(), nameOf("a"), podOf("a")); wait > 0 || !told {
 		t.Errorf("expected nothing to wait, found %s and told %t", wait, told)
 	}
 }

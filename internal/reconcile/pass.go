@@ -162,7 +162,7 @@ func (p *Pass[T, S, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	statusannotation.RestoreStatus(obj)
 	// What other controllers remember is not for this one to write.
 	statusannotation.RestoreStatus(before, statusannotation.KeyOf(p.Owner))
-	if wait := p.Ends.awaitTurn(req.NamespacedName, obj); wait > 0 {
+	if wait := p.Ends.awaitTurn(ctx, req.NamespacedName, obj); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait, Priority: new(UsualPriority)}, nil
 	}
 	if done, result, err := p.prepareOrFinalize(ctx, req, before, obj); done {

@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -220,17 +219,17 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 	var bad, honest int64
 	before, begin := a.hub.refused.Load(), time.Now()
 	for round := range floodRounds {
-		spent := a.cpuTime(t)
+		spent := testenv.ReadProcessorTime(t, a.process.PID())
 		alone = append(alone, serve(round*perRound, perRound))
-		aloneCPU += a.cpuTime(t) - spent
-		spent = a.cpuTime(t)
+		aloneCPU += testenv.ReadProcessorTime(t, a.process.PID()) - spent
+		spent = testenv.ReadProcessorTime(t, a.process.PID())
 		sent, stop := a.flood(t, "127.0.0.2")
 		for first := true; first || sent.Load() < badTokens; first = false {
 			beside = append(beside, serve(round*perRound, perRound))
 			honest += perRound
 		}
 		stop()
-		besideCPU += a.cpuTime(t) - spent
+		besideCPU += testenv.ReadProcessorTime(t, a.process.PID()) - spent
 		bad += sent.Load()
 	}
 	// The rounds of honest callers alone count too: what bad tokens may ask for grows meanwhile.
@@ -254,27 +253,6 @@ func testFloodOfBadTokens(t *testing.T, a *cfAPI) {
 
 // maxCostOfBadToken is in honest requests. Most of the cost is measured as a rest, which a busy machine makes several times as large.
 const maxCostOfBadToken = 10
-
-// cpuTime is what the API has used of processors so far.
-func (a *cfAPI) cpuTime(t *testing.T) time.Duration {
-	t.Helper()
-	// The times stand behind the name in parentheses, in hundredths of a second.
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.process.PID()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	const user, system, tick = 11, 12, 10 * time.Millisecond
-	var total time.Duration
-	for _, at := range []int{user, system} {
-		ticks, err := strconv.Atoi(fields[at])
-		if err != nil {
-			t.Fatal(err)
-		}
-		total += time.Duration(ticks) * tick
-	}
-	return total
-}
 
 func testManifestsWithAliases(t *testing.T, a *cfAPI) {
 	bomb := "x: &x " + strings.Repeat("y", 40_000) + "\napplications:\n- name: a\n  e: [" + strings.Repeat("*x,", 5000) + "]"

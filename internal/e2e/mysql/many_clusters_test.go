@@ -56,10 +56,10 @@ func (b *benchmark) benchManyClusters(t *testing.T) {
 	b.addRun("manager_200_clusters_all_healthy_seconds", time.Since(from).Seconds())
 	waitUntilAll(t, env, all, mocov1beta2.ReconcileSuccessCondition, "True ReconcileSuccess") // Their objects are made once.
 	for range idleRounds {
-		cpu, statements, began := cpuTime(t, p.PID()), s.statements.Load(), time.Now()
+		cpu, statements, began := testenv.ReadProcessorTime(t, p.PID()), s.statements.Load(), time.Now()
 		sleep(t, minute)
 		share := time.Since(began).Minutes()
-		b.addRun("manager_200_clusters_cpu_ms_per_minute", float64((cpuTime(t, p.PID())-cpu).Milliseconds())/share)
+		b.addRun("manager_200_clusters_cpu_ms_per_minute", float64((testenv.ReadProcessorTime(t, p.PID())-cpu).Milliseconds())/share)
 		b.addRun("manager_200_clusters_rss_mib", residentMiB(t, p.PID()))
 		b.addRun("manager_200_clusters_statements_per_second", float64(s.statements.Load()-statements)/share/60)
 	}
@@ -203,19 +203,6 @@ func pollCondition(t *testing.T, c *mysqlpods.PodCluster, want string) {
 			t.Fatalf("%s: not %s within a minute: %v", c.Name, want, err)
 		}
 	}
-}
-
-func cpuTime(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on all of Linux's architectures that matter here.
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	testenv.ExpectNoError(t, err)
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	user, err1 := strconv.Atoi(fields[11])
-	system, err2 := strconv.Atoi(fields[12])
-	testenv.ExpectNoError(t, errors.Join(err1, err2))
-	return time.Duration(user+system) * tick
 }
 
 func residentMiB(t *testing.T, pid int) float64 {

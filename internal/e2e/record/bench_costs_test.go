@@ -5,11 +5,9 @@ package record
 import (
 	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -33,7 +31,7 @@ type costs struct {
 // readCosts reads what the API server, which has etcd in its process, and a manager have spent since each began.
 func (h *managedHub) readCosts(t *testing.T, manager *testenv.Process) costs {
 	t.Helper()
-	is := costs{hub: readProcessorTime(t, h.PID()), manager: readProcessorTime(t, manager.PID()), writes: map[string]int{}}
+	is := costs{hub: testenv.ReadProcessorTime(t, h.PID()), manager: testenv.ReadProcessorTime(t, manager.PID()), writes: map[string]int{}}
 	counter := regexp.MustCompile(`^apiserver_request_total\{(.*)\} (\S+)$`)
 	label := regexp.MustCompile(`(\w+)="([^"]*)"`)
 	for line := range strings.Lines(h.readMetrics(t)) {
@@ -84,18 +82,4 @@ func (h *managedHub) readMetrics(t *testing.T) string {
 	text, err := io.ReadAll(bufio.NewReader(answer.Body))
 	testenv.ExpectNoError(t, errors.Join(err, answer.Body.Close()))
 	return string(text)
-}
-
-// readProcessorTime is what a process has taken of the processors since it began.
-func readProcessorTime(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	const tick = 10 * time.Millisecond // USER_HZ is 100 on all of Linux's architectures that matter here.
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	testenv.ExpectNoError(t, err)
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest)
-	user, err1 := strconv.Atoi(fields[11])
-	system, err2 := strconv.Atoi(fields[12])
-	testenv.ExpectNoError(t, errors.Join(err1, err2))
-	return time.Duration(user+system) * tick
 }

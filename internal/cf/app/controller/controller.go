@@ -104,7 +104,7 @@ func (c Controller) isEndOverdue(obj *korifiv1alpha1.CFApp) bool {
 }
 
 // hasJustStarted reports whether what is left to do for an app is to follow up on the end of its stop.
-func (c Controller) hasJustStarted(obj *korifiv1alpha1.CFApp) bool {
+func (c Controller) hasJustStarted(_ context.Context, obj *korifiv1alpha1.CFApp) bool {
 	return stoprecord.Records(obj.Status.Stops).HasJustEnded(c.Clock.Now())
 }
 

@@ -101,10 +101,10 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 }
 
 // hasJustStarted reports whether what is left to do for a process is to follow up on the end of its app's stop.
-func (c Controller) hasJustStarted(process *korifiv1alpha1.CFProcess) bool {
+func (c Controller) hasJustStarted(ctx context.Context, process *korifiv1alpha1.CFProcess) bool {
 	app := &korifiv1alpha1.CFApp{}
 	key := client.ObjectKey{Namespace: process.Namespace, Name: process.Spec.AppRef.Name}
-	if err := c.client.Get(context.Background(), key, app); err != nil { // From the cache.
+	if err := c.client.Get(ctx, key, app); err != nil { // From the cache.
 		return false
 	}
 	return stoprecord.Records(app.Status.Stops).HasJustEnded(c.Clock.Now())
