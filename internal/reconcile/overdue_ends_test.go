@@ -5,6 +5,7 @@ package reconcile
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,12 +37,12 @@ func TestOthersWaitForOverdueEnds(t *testing.T) {
 		all := NewOverdueEnds(clock.RealClock{})
 		one, other := trackPods(all, "one", "a", "b"), trackPods(all, "other")
 		waits := func() bool { return other.awaitTurn(t.Context(), nameOf("x"), podOf("x")) > 0 }
-		told := 0
-		tell := func() { other.tell(func() { told++ }) }
-		expect := func(when string, isWaiting bool, isTold int) {
+		var told atomic.Int32 // A timer tells, too.
+		tell := func() { other.tell(func() { told.Add(1) }) }
+		expect := func(when string, isWaiting bool, isTold int32) {
 			t.Helper()
-			if waits() != isWaiting || told != isTold {
-				t.Errorf("%s: expected others to wait: %t, and %d to be told, found %t and %d", when, isWaiting, isTold, waits(), told)
+			if waits() != isWaiting || told.Load() != isTold {
+				t.Errorf("%s: expected others to wait: %t, and %d to be told, found %t and %d", when, isWaiting, isTold, waits(), told.Load())
 			}
 		}
 		tell()

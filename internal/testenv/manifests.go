@@ -15,6 +15,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,13 +33,18 @@ import (
 // readAhead is how much of a manifest is read to see whether it is JSON.
 const readAhead = 4096
 
-// ExpectCreated creates objects.
+// ExpectCreated creates objects. Of a kind that was just installed the API server does not know the schema for some seconds, and refuses with 503
+// what a policy would change.
 func (e *Environment) ExpectCreated(t testing.TB, objects ...client.Object) {
 	t.Helper()
 	for _, obj := range objects {
-		if err := e.Client.Create(t.Context(), obj); err != nil {
-			t.Fatalf("create %T %s: %v", obj, obj.GetName(), err)
-		}
+		Eventually(t, fmt.Sprintf("%T %s is created", obj, obj.GetName()), func() error {
+			err := e.Client.Create(t.Context(), obj)
+			if err != nil && !k8serrors.IsServiceUnavailable(err) {
+				t.Fatalf("create %T %s: %v", obj, obj.GetName(), err)
+			}
+			return err
+		})
 	}
 }
 

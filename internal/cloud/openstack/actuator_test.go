@@ -100,7 +100,7 @@ func TestATokenIsRenewed(t *testing.T) {
 	if err := observe(); err != nil {
 		t.Fatal(err)
 	}
-	cloud.change(func() { cloud.tokens++ })
+	cloud.expireTokens()
 	if err := observe(); err != nil {
 		t.Errorf("with a token that has expired: %v, want another login", err)
 	}

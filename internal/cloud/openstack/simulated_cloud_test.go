@@ -44,14 +44,15 @@ type simulatedOpenStack struct {
 	server   *httptest.Server
 	actuator *Actuator
 
-	mu       sync.Mutex
-	servers  map[string]*simulatedServer
-	faults   []fault
-	calls    map[string]int
-	tokens   int
-	isLate   bool
-	clusters int
-	made     int
+	mu      sync.Mutex
+	servers map[string]*simulatedServer
+	faults  []fault
+	calls   map[string]int
+	// tokens counts those that were given; the first of them have expired.
+	tokens, expired int
+	isLate          bool
+	clusters        int
+	made            int
 	// latency, if set, is how long a task takes, instead of a number of listings.
 	latency time.Duration
 	// hasNoRoom lets what is unshelved be shelved again.
@@ -121,7 +122,7 @@ func (s *simulatedOpenStack) answerItself(w http.ResponseWriter, r *http.Request
 	s.calls[operation]++
 	failed, isFailed := s.findFault(operation, id)
 	switch {
-	case r.Header.Get("X-Auth-Token") != s.token() || s.isRevoked:
+	case s.isRevoked || !s.knowsToken(r.Header.Get("X-Auth-Token")):
 		writeError(w, http.StatusUnauthorized, "unauthorized", "The request you have made requires authentication.")
 	case s.interfere != nil && s.interfere(w, r):
 	case isFailed:
@@ -144,10 +145,16 @@ func (s *simulatedOpenStack) answerItself(w http.ResponseWriter, r *http.Request
 	return true
 }
 
-// token is the one that is good; the next login gives the next.
-func (s *simulatedOpenStack) token() string {
-	return fmt.Sprintf("token-that-must-not-be-shown-%d", s.tokens)
+const tokenPrefix = "token-that-must-not-be-shown-"
+
+// knowsToken reports whether a token is good. A login leaves those of the logins before it as they are, as Keystone does.
+func (s *simulatedOpenStack) knowsToken(token string) bool {
+	number, err := strconv.Atoi(strings.TrimPrefix(token, tokenPrefix))
+	return err == nil && number > s.expired && number <= s.tokens
 }
+
+// expireTokens lets no token be good that was given before.
+func (s *simulatedOpenStack) expireTokens() { s.change(func() { s.expired = s.tokens }) }
 
 func (s *simulatedOpenStack) serveLogin(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
@@ -172,7 +179,7 @@ func (s *simulatedOpenStack) serveLogin(w http.ResponseWriter, r *http.Request) 
 		return
 	}
 	s.tokens++
-	w.Header().Set("X-Subject-Token", s.token())
+	w.Header().Set("X-Subject-Token", tokenPrefix+strconv.Itoa(s.tokens))
 	writeJSON(w, http.StatusCreated, map[string]any{"token": map[string]any{
 		"project": map[string]string{"id": goodProject, "name": "fleet"},
 		"catalog": []any{map[string]any{"type": "compute", "name": "nova", "endpoints": []any{

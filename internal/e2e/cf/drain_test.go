@@ -38,12 +38,14 @@ func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
 		return nil
 	})
 
-	setUnschedulable(t, hub, "node-0", false)
-	setUnschedulable(t, hub, "node-1", true)
-	waits := 0
-	testenv.Eventually(t, "node-1 is drained", func() error {
+	setUnschedulable(t, hub, "node-1", true) // There is no place for another manager, however quick it would be.
+	testenv.Eventually(t, "the budget refuses to evict the second before the first is replaced", func() error {
 		refused, err := drainOnce(t, hub, "node-1")
-		waits += refused
+		return testenv.ErrorIf(refused == 0, "found none refused, and %v", err)
+	})
+	setUnschedulable(t, hub, "node-0", false)
+	testenv.Eventually(t, "node-1 is drained", func() error {
+		_, err := drainOnce(t, hub, "node-1")
 		ready := listReadyManagers(t, hub)
 		if len(ready["node-0"])+len(ready["node-1"]) == 0 {
 			t.Fatal("expected a manager to be ready at each moment of the drain, found none")
@@ -53,9 +55,6 @@ func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
 		}
 		return err
 	})
-	if waits == 0 {
-		t.Error("expected the budget to refuse the second eviction until the first manager was replaced, found none refused")
-	}
 }
 
 // drainOnce evicts every manager of a node, as kubectl drain does in each of its rounds. It returns how many the budget refused,
