@@ -13,6 +13,7 @@ import (
 	"log"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,26 +30,17 @@ import (
 	"github.com/torpor-dev/torpor/internal/release/sbom"
 )
 
-// findPrograms returns the program that was built for this machine, and the same one with another processor's name in it: to compile it for
-// that takes minutes, and nothing here runs it.
-func findPrograms(t *testing.T) (amd64, arm64 string) {
+// buildPrograms returns a program of Linux for amd64, and the same one with another processor's name in it: to compile it for that takes long, and
+// nothing here runs it.
+func buildPrograms(t *testing.T) (amd64, arm64 string) {
 	t.Helper()
-	amd64 = os.Getenv("TORPOR_BINARY")
-	if amd64 == "" {
-		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
+	amd64 = filepath.Join(t.TempDir(), "program")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", amd64, "./testdata/program")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", build, err, out)
 	}
-	p, err := readProgram(amd64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.platform.Architecture != "amd64" {
-		t.Skipf("expected a machine with amd64, from whose program that of another is made, found %s", p.platform)
-	}
-	code, err := os.ReadFile(amd64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return amd64, writeProgram(t, rename(code, elf.EM_AARCH64, "GOARCH=amd64", "GOARCH=arm64"))
+	return amd64, writeProgram(t, rename(mustRead(t, amd64), elf.EM_AARCH64, "GOARCH=amd64", "GOARCH=arm64"))
 }
 
 // rename gives a program the machine of another, and a setting of the build.
@@ -68,9 +60,9 @@ func writeProgram(t *testing.T, code []byte) string {
 	return path
 }
 
-// TestImage builds, writes and pushes one image, which takes seconds for a program of this size.
+// TestImage builds, writes and pushes one image.
 func TestImage(t *testing.T) {
-	amd64, arm64 := findPrograms(t)
+	amd64, arm64 := buildPrograms(t)
 	built, err := Build(amd64, arm64)
 	if err != nil {
 		t.Fatal(err)
@@ -226,8 +218,11 @@ func readOnlyLayer(t *testing.T, img v1.Image) []byte {
 
 // TestTheBillNamesEveryModule reads the document as a scanner of vulnerabilities does.
 func TestTheBillNamesEveryModule(t *testing.T) {
-	amd64, _ := findPrograms(t)
-	p, err := readProgram(amd64)
+	torpor := os.Getenv("TORPOR_BINARY")
+	if torpor == "" {
+		t.Skip("TORPOR_BINARY is not set: expected the path of the binary torpor; run with `make test`")
+	}
+	p, err := readProgram(torpor)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +251,7 @@ func TestTheBillNamesEveryModule(t *testing.T) {
 }
 
 func TestProgramsThatCouldNotRunAreRefused(t *testing.T) {
-	amd64, arm64 := findPrograms(t)
+	amd64, arm64 := buildPrograms(t)
 	code := mustRead(t, amd64)
 	for name, row := range map[string]struct {
 		programs []string
