@@ -51,6 +51,42 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
+// The race detector takes ten times as long for a model, and has nothing to find where one goroutine does everything.
+func TestWhatRunsWithoutTheRaceDetectorIsOneGoroutine(t *testing.T) {
+	unraced := map[string]int{}
+	for _, command := range regexp.MustCompile(`\$\(subst -race,,\$\(GOTEST\)\) \./(\S+)`).FindAllStringSubmatch(readFile(t, "Makefile"), -1) {
+		unraced[command[1]] = 0
+	}
+	for _, s := range parseSources(t) {
+		if _, isUnraced := unraced[s.folder()]; !isUnraced {
+			continue
+		}
+		unraced[s.folder()]++
+		for _, pkg := range []string{"sync", "sync/atomic", "golang.org/x/sync/errgroup", "github.com/torpor-dev/torpor/internal/testenv"} {
+			if len(s.importNames(pkg)) > 0 {
+				t.Errorf("%s: imports %s, so that the race detector has to see its tests: take it off the Makefile's list", s.path, pkg)
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if start, isStart := n.(*ast.GoStmt); isStart {
+				t.Errorf("%s: starts a goroutine, so that the race detector has to see its tests: take it off the Makefile's list", s.position(start))
+			}
+			if call, isCall := n.(*ast.SelectorExpr); isCall && call.Sel.Name == "Parallel" {
+				t.Errorf("%s: runs beside other tests, so that the race detector has to see it: take it off the Makefile's list", s.position(call))
+			}
+			return true
+		})
+	}
+	for folder, files := range unraced {
+		if files == 0 {
+			t.Errorf("the Makefile tests %s without the race detector: expected sources there, found none", folder)
+		}
+	}
+	if len(unraced) == 0 {
+		t.Error("expected the Makefile to test a model without the race detector, found none")
+	}
+}
+
 // Names that other programs see are constants of the API: a second spelling is how they come apart.
 func TestOutsideNamesAreDefinedOnce(t *testing.T) {
 	domains := []string{"hive.openshift.io/", "torpor.dev/", "moco.cybozu.com/", "korifi.cloudfoundry.org/"}
