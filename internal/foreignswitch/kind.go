@@ -5,6 +5,7 @@ package foreignswitch
 
 import (
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,14 +49,20 @@ func compileQuestions(state torporv1alpha1.StopAdapterState) (q adapterQuestions
 	return q, nil
 }
 
-// read asks an object. A question without an answer is answered by no, and says why.
+// read asks an object. A question without an answer is answered by no, and says why. Before its own controller has looked at an object its status
+// is an empty one.
 func (q adapterQuestions) read(u *unstructured.Unstructured) stoppable.ObservedRest {
+	object := u.Object
+	if object["status"] == nil {
+		object = maps.Clone(object)
+		object["status"] = map[string]any{}
+	}
 	var rest stoppable.ObservedRest
 	for _, one := range []struct {
 		question stopadapter.Expression
 		into     *bool
 	}{{q.asleep, &rest.IsQuiet}, {q.awake, &rest.IsReady}, {q.stoppable, &rest.IsStoppable}} {
-		is, err := one.question.EvaluateOn(u.Object)
+		is, err := one.question.EvaluateOn(object)
 		if err != nil {
 			rest.Message = err.Error()
 		}
