@@ -128,12 +128,13 @@ func (c Controller) annotateStop(ctx context.Context, name string, write memberW
 	return reconcile.ApplyObserved(ctx, c.client, applied, Name+"-"+name)
 }
 
-// finalize lets everything start that a deleted Slumber has stopped. A manager that has just begun waits for the kinds that are not announced yet.
+// finalize lets everything start that a deleted Slumber has stopped: what the cache lacks, too, since nobody else would ever start it. A manager that
+// has just begun waits for the kinds that are not announced yet.
 func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (time.Duration, error) {
 	var failures []error
 	missing := listKindNames(s)
 	for _, kind := range c.listKinds() {
-		objects, isServed, err := c.listObjects(ctx, kind, s.Namespace)
+		objects, isServed, err := listObjects(ctx, c.live, kind.Kind, s.Namespace)
 		if err != nil {
 			return 0, err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -43,6 +44,8 @@ type Controller struct {
 	Ends *reconcile.OverdueEnds
 
 	client client.Client
+	// live is a reader that does not use the cache.
+	live client.Reader
 }
 
 // +kubebuilder:rbac:groups=torpor.dev,resources=slumbers,verbs=get;list;watch;patch
@@ -66,7 +69,7 @@ func ListOptionalKinds() []client.Object {
 
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
-	c.client = mgr.GetClient()
+	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.Metrics.useReader(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	ends := reconcile.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakeDue(s, c.Clock.Now()) }, nil)
@@ -138,7 +141,7 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*ob
 	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
 	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.awaitUntil()
 	for _, kind := range c.listKinds() {
-		objects, isServed, err := c.listObjects(ctx, kind, s.Namespace)
+		objects, isServed, err := listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -185,11 +188,11 @@ func (c Controller) listKinds() []readableKind {
 	return all
 }
 
-// listObjects returns the objects of a kind in a namespace, which are those of the cache, and whether the kind is served.
-func (c Controller) listObjects(ctx context.Context, kind readableKind, namespace string) (objects []client.Object, isServed bool, err error) {
+// listObjects returns the objects of a kind in a namespace, which may be those of the cache, and whether the kind is served.
+func listObjects(ctx context.Context, reader client.Reader, kind stoppable.Kind, namespace string) (objects []client.Object, isServed bool, err error) {
 	list := kind.NewList()
-	err = kind.reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
-	if meta.IsNoMatchError(err) {
+	err = reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if meta.IsNoMatchError(err) || k8serrors.IsNotFound(err) {
 		return nil, false, nil
 	}
 	if err != nil {
