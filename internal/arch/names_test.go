@@ -54,7 +54,7 @@ func TestTestsDoNotSleep(t *testing.T) {
 // The race detector takes ten times as long for a model, and has nothing to find where one goroutine does everything.
 func TestWhatRunsWithoutTheRaceDetectorIsOneGoroutine(t *testing.T) {
 	unraced := map[string]int{}
-	for _, command := range regexp.MustCompile(`\$\(subst -race,,\$\(GOTEST\)\) \./(\S+)`).FindAllStringSubmatch(readFile(t, "Makefile"), -1) {
+	for _, command := range regexp.MustCompile(`\$\(subst -race,-trimpath,\$\(GOTEST\)\) \./(\S+)`).FindAllStringSubmatch(readFile(t, "Makefile"), -1) {
 		unraced[command[1]] = 0
 	}
 	for _, s := range parseSources(t) {
