@@ -58,7 +58,7 @@ unit: ## Run the tests that need no cluster and no download (under a minute warm
 test: local torpor mysql s3 helm ## Run all tests with everything they need (about ten minutes warm)
 	@$(MAKE) --jobs=2 test-torpor test-library # Tests wait more than they work.
 test-torpor:
-	@packages="$$(go list ./...)" && $(GOTEST) -p 2 $$(echo "$$packages" | grep -v /internal/hibernation$$) && cd local && $(GOTEST) -p 1 ./cloud/... ./figures/... ./loopback/... ./pki/...
+	@packages="$$(go list ./...)" && $(GOTEST) -p 3 $$(echo "$$packages" | grep -v /internal/hibernation$$) && cd local && $(GOTEST) -p 1 ./cloud/... ./figures/... ./loopback/... ./pki/...
 test-library:
 	@cd conditional && $(GOTEST) -p 1 ./... && (cd bench && $(GOTEST) ./...) && cd .. && CGO_ENABLED=0 $(subst -race,-trimpath,$(GOTEST)) ./internal/hibernation
 test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight busy loops, which end with their shell; without the race detector, which `make test` has
