@@ -262,7 +262,7 @@ func TestForeignObjectsSayWhatTheyWaitFor(t *testing.T) {
 	}
 	for want, annotations := range map[string]map[string]string{
 		"stopped ": {torporv1alpha1.StoppedAnnotation: "true", torporv1alpha1.RestoreAnnotation: `[{"path":"/spec/suspend","after":true}]`},
-		`starting "object.status.ready": no such key: status`: {torporv1alpha1.StoppedAnnotation: "false"},
+		`starting "object.status.ready": no such key: ready`: {torporv1alpha1.StoppedAnnotation: "false"},
 	} {
 		u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"suspend": annotations[torporv1alpha1.RestoreAnnotation] != ""}}}
 		u.SetGroupVersionKind(k.GVK())
