@@ -38,20 +38,24 @@ func TestDrainOfTheNodeOfBothManagersLeavesOneReady(t *testing.T) {
 		return nil
 	})
 
+	drain := func() (refused int, err error) {
+		t.Helper()
+		refused, err = drainOnce(t, hub, "node-1")
+		if ready := listReadyManagers(t, hub); len(ready["node-0"])+len(ready["node-1"]) == 0 {
+			t.Fatal("expected a manager to be ready at each moment of the drain, found none")
+		}
+		return refused, err
+	}
 	setUnschedulable(t, hub, "node-1", true) // There is no place for another manager, however quick it would be.
 	testenv.Eventually(t, "the budget refuses to evict the second before the first is replaced", func() error {
-		refused, err := drainOnce(t, hub, "node-1")
+		refused, err := drain()
 		return testenv.ErrorIf(refused == 0, "found none refused, and %v", err)
 	})
 	setUnschedulable(t, hub, "node-0", false)
 	testenv.Eventually(t, "node-1 is drained", func() error {
-		_, err := drainOnce(t, hub, "node-1")
-		ready := listReadyManagers(t, hub)
-		if len(ready["node-0"])+len(ready["node-1"]) == 0 {
-			t.Fatal("expected a manager to be ready at each moment of the drain, found none")
-		}
-		if err == nil && len(ready["node-0"]) != 2 {
-			err = fmt.Errorf("found %d managers ready on node-0", len(ready["node-0"]))
+		_, err := drain()
+		if on := listReadyManagers(t, hub)["node-0"]; err == nil && len(on) != 2 {
+			err = fmt.Errorf("found %d managers ready on node-0", len(on))
 		}
 		return err
 	})
