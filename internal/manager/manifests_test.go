@@ -18,10 +18,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/installation"
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 const configFolder = "../../config"
@@ -145,16 +145,9 @@ func TestPoliciesKnowEveryKindWithASwitch(t *testing.T) {
 	if kinds := stoppable.ListWorkloads(); len(kinds) != len(want) {
 		t.Errorf("expected a row here for each of %d kinds, found %v", len(kinds), want)
 	}
-	examples, err := filepath.Glob("../../examples/stopadapters/*.yaml")
-	if err != nil || len(examples) == 0 {
-		t.Fatalf("expected examples of StopAdapters, found none (%v)", err)
-	}
-	for _, file := range examples {
-		var a torporv1alpha1.StopAdapter
-		if err := yaml.Unmarshal([]byte(strings.Split(readConfig(t, "../examples/stopadapters/"+filepath.Base(file)), "\n---\n")[0]), &a); err != nil {
-			t.Fatal(err)
-		}
-		want = append(want, a.Spec.Target.Group+"/"+a.Spec.Target.Resource)
+	for _, o := range testenv.ListForeignObjects() {
+		target := testenv.ReadStopAdapter(t, o.Example).Spec.Target
+		want = append(want, target.Group+"/"+target.Resource)
 	}
 	slices.Sort(want)
 	for _, file := range []string{

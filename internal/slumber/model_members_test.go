@@ -20,11 +20,13 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/app"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/foreignswitch"
 	"github.com/torpor-dev/torpor/internal/hibernation"
 	"github.com/torpor-dev/torpor/internal/mysql/stops"
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
+	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
 // memberKind is a kind as the model knows it.
@@ -148,7 +150,9 @@ func listMemberKinds(t testing.TB) []memberKind {
 		}
 		all = append(all, switchedOfModel(kind, "replicas", []any{int64(3), int64(1), int64(0)}, finishPods))
 	}
-	return append(all, switchedOfModel(readAdapter(t), "suspend", []any{nil, false, true}, finishKustomization))
+	kustomizations, err := foreignswitch.NewKind(testenv.ReadStopAdapter(t, "flux-kustomization"))
+	testenv.ExpectNoError(t, err)
+	return append(all, switchedOfModel(kustomizations, "suspend", []any{nil, false, true}, finishKustomization))
 }
 
 func clustersOfModel(kind stoppable.Kind) memberKind {

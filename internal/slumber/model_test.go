@@ -15,13 +15,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
-	"github.com/torpor-dev/torpor/internal/foreignswitch"
 	"github.com/torpor-dev/torpor/internal/slumber"
 	"github.com/torpor-dev/torpor/internal/stopadapter"
-	"github.com/torpor-dev/torpor/internal/stoppable"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
@@ -54,25 +51,6 @@ type fleet struct {
 	areRequestersNoted      bool
 	lastPlan                slumber.Plan
 	isPlanOfTheSavedSlumber bool
-}
-
-// readAdapter is the kind of a StopAdapter of the examples.
-func readAdapter(t testing.TB) stoppable.Kind {
-	t.Helper()
-	file, err := os.Open("../../examples/stopadapters/flux-kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	adapter := &torporv1alpha1.StopAdapter{}
-	if err := utilyaml.NewYAMLOrJSONDecoder(file, 4096).Decode(adapter); err != nil {
-		t.Fatal(err)
-	}
-	kind, err := foreignswitch.NewKind(adapter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kind
 }
 
 // threeWaves selects members of every kind by their label.

@@ -4,6 +4,7 @@ package testenv
 
 import (
 	"errors"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
 // ForeignObject is an object of a kind that an example of a StopAdapter is about, and statuses that the kind's own controller writes.
@@ -40,6 +43,14 @@ func ListForeignObjects() []ForeignObject {
 		{"crossplane-bucket", `{apiVersion: s3.aws.m.upbound.io/v1beta1, kind: Bucket, spec: {forProvider: {region: eu-central-1}}}`, synced, foreignCondition("Synced", "False", "ReconcilePaused"), synced},
 		{"capi-cluster", `{apiVersion: cluster.x-k8s.io/v1beta2, kind: Cluster, spec: {controlPlaneEndpoint: {host: 10.0.0.1}}}`, unpaused, foreignCondition("Paused", "True", "Paused"), unpaused},
 	}
+}
+
+// ReadStopAdapter returns the StopAdapter of an example, which nobody has made yet.
+func ReadStopAdapter(t testing.TB, example string) *torporv1alpha1.StopAdapter {
+	t.Helper()
+	a := &torporv1alpha1.StopAdapter{}
+	ExpectNoError(t, openManifest(t, filepath.Join("..", "examples", "stopadapters", example+".yaml")).Decode(a))
+	return a
 }
 
 // Build returns the object, which nobody has made yet.

@@ -42,19 +42,19 @@ func TestMain(m *testing.M) {
 
 const examples = "../../../examples/stopadapters"
 
-// readExample returns the StopAdapter and the ClusterRole of an example. The role of who may see its objects is about the same ones.
-func readExample(t *testing.T, name string) (*torporv1alpha1.StopAdapter, *rbacv1.ClusterRole) {
+// readRole returns the ClusterRole of an example. The role of who may see its objects is about the same ones.
+func readRole(t *testing.T, name string, adapter *torporv1alpha1.StopAdapter) *rbacv1.ClusterRole {
 	t.Helper()
 	file, err := os.Open(filepath.Join(examples, name+".yaml"))
 	testenv.ExpectNoError(t, err)
 	defer func() { _ = file.Close() }()
-	adapter, role, viewer, in := &torporv1alpha1.StopAdapter{}, &rbacv1.ClusterRole{}, &rbacv1.ClusterRole{}, yaml.NewYAMLOrJSONDecoder(file, 4096)
-	testenv.ExpectNoError(t, errors.Join(in.Decode(adapter), in.Decode(role), in.Decode(viewer)))
+	role, viewer, in := &rbacv1.ClusterRole{}, &rbacv1.ClusterRole{}, yaml.NewYAMLOrJSONDecoder(file, 4096)
+	testenv.ExpectNoError(t, errors.Join(in.Decode(new(any)), in.Decode(role), in.Decode(viewer)))
 	want := []rbacv1.PolicyRule{{APIGroups: []string{adapter.Spec.Target.Group}, Resources: []string{adapter.Spec.Target.Resource}, Verbs: []string{"get", "list", "watch"}}}
 	if diff := cmp.Diff(want, viewer.Rules); diff != "" || viewer.Labels[torporv1alpha1.SwitchViewerRoleLabel] != "true" {
 		t.Errorf("%s: expected the role of who may see its objects, with its label, found %v and other rules (-want +found):\n%s", name, viewer.Labels, diff)
 	}
-	return adapter, role
+	return role
 }
 
 // TestEveryExampleStopsAndRestores has each adapter of the examples stop an object of its kind: dormant without the kind, forbidden without the
@@ -75,7 +75,7 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 	}
 	adapters := map[string]*torporv1alpha1.StopAdapter{}
 	for _, o := range testenv.ListForeignObjects() {
-		adapters[o.Example], _ = readExample(t, o.Example)
+		adapters[o.Example] = testenv.ReadStopAdapter(t, o.Example)
 		env.ExpectCreated(t, adapters[o.Example])
 	}
 	waitFor := func(a *torporv1alpha1.StopAdapter, reason string) {
@@ -93,7 +93,7 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 	testenv.ExpectNoError(t, env.Client.Get(t.Context(), client.ObjectKey{Name: "torpor-stopadapters"}, &granted))
 	for _, o := range testenv.ListForeignObjects() {
 		waitFor(adapters[o.Example], torporv1alpha1.StopAdapterForbiddenReason)
-		_, role := readExample(t, o.Example)
+		role := readRole(t, o.Example, adapters[o.Example])
 		if role.Labels[torporv1alpha1.StopAdapterRoleLabel] != "true" {
 			t.Errorf("%s: expected the label by which the role is aggregated, found %v", o.Example, role.Labels)
 		}

@@ -5,7 +5,6 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -47,7 +45,9 @@ func newOutageStory(t *testing.T) *outageStory {
 	env := shared.Get(t)
 	env.InstallCRDs(t, "../../foreignswitch/controller/testdata/crds.yaml")
 	s := &outageStory{Environment: env, namespace: env.CreateNamespace(t), clock: clocktesting.NewFakePassiveClock(beforeNight()), members: map[string]client.Object{}}
-	s.switched = append(stoppable.ListWorkloads(), readKustomizations(t))
+	kustomizations, err := foreignswitch.NewKind(testenv.ReadStopAdapter(t, "flux-kustomization"))
+	testenv.ExpectNoError(t, err)
+	s.switched = append(stoppable.ListWorkloads(), kustomizations)
 	name := func(name string) types.NamespacedName {
 		return types.NamespacedName{Namespace: s.namespace, Name: name}
 	}
@@ -80,19 +80,6 @@ func newOutageStory(t *testing.T) *outageStory {
 	}
 	env.ExpectCreated(t, s.slumber)
 	return s
-}
-
-// readKustomizations is the kind of a StopAdapter of the examples.
-func readKustomizations(t *testing.T) stoppable.Kind {
-	t.Helper()
-	file, err := os.Open("../../../examples/stopadapters/flux-kustomization.yaml")
-	testenv.ExpectNoError(t, err)
-	defer func() { _ = file.Close() }()
-	adapter := &torporv1alpha1.StopAdapter{}
-	testenv.ExpectNoError(t, utilyaml.NewYAMLOrJSONDecoder(file, 4096).Decode(adapter))
-	kind, err := foreignswitch.NewKind(adapter)
-	testenv.ExpectNoError(t, err)
-	return kind
 }
 
 // startManager runs the controllers of Slumbers and of switches, until stop is called.
