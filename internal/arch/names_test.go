@@ -51,11 +51,24 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// The race detector takes ten times as long for a model, and has nothing to find where one goroutine does everything.
+// The race detector takes ten times as long for a model, and has nothing to find where one goroutine does everything. What one target of the
+// Makefile leaves out for that, the other tests: a package that neither does would go untested, and nobody would see it.
 func TestWhatRunsWithoutTheRaceDetectorIsOneGoroutine(t *testing.T) {
+	_, targets, _ := strings.Cut(readFile(t, "Makefile"), "\ntest-torpor:\n")
+	torpor, library, _ := strings.Cut(targets, "\ntest-library:\n")
+	library, _, _ = strings.Cut(library, "\n") // Its recipe is one line.
 	unraced := map[string]int{}
-	for _, command := range regexp.MustCompile(`\$\(subst -race,-trimpath,\$\(GOTEST\)\) \./(\S+)`).FindAllStringSubmatch(readFile(t, "Makefile"), -1) {
+	for _, command := range regexp.MustCompile(`\$\(subst -race,-trimpath,\$\(GOTEST\)\) \./(\S+)`).FindAllStringSubmatch(library, -1) {
 		unraced[command[1]] = 0
+	}
+	for _, filter := range regexp.MustCompile(`grep [^|)]*`).FindAllString(torpor, -1) {
+		folder := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(filter), "grep -v /"), "$$")
+		if _, isTested := unraced[folder]; !isTested {
+			t.Errorf("Makefile: test-torpor leaves out %q: expected test-library to test it, found no such package there", folder)
+		}
+	}
+	needsDetector := func(where, why string) {
+		t.Errorf("%s: %s, so that the race detector has to see its tests: take it off the Makefile's list", where, why)
 	}
 	for _, s := range parseSources(t) {
 		if _, isUnraced := unraced[s.folder()]; !isUnraced {
@@ -64,15 +77,15 @@ func TestWhatRunsWithoutTheRaceDetectorIsOneGoroutine(t *testing.T) {
 		unraced[s.folder()]++
 		for _, pkg := range []string{"sync", "sync/atomic", "golang.org/x/sync/errgroup", "github.com/torpor-dev/torpor/internal/testenv"} {
 			if len(s.importNames(pkg)) > 0 {
-				t.Errorf("%s: imports %s, so that the race detector has to see its tests: take it off the Makefile's list", s.path, pkg)
+				needsDetector(s.path, "imports "+pkg)
 			}
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
 			if start, isStart := n.(*ast.GoStmt); isStart {
-				t.Errorf("%s: starts a goroutine, so that the race detector has to see its tests: take it off the Makefile's list", s.position(start))
+				needsDetector(s.position(start), "starts a goroutine")
 			}
 			if call, isCall := n.(*ast.SelectorExpr); isCall && call.Sel.Name == "Parallel" {
-				t.Errorf("%s: runs beside other tests, so that the race detector has to see it: take it off the Makefile's list", s.position(call))
+				needsDetector(s.position(call), "runs beside other tests")
 			}
 			return true
 		})
