@@ -190,6 +190,8 @@ func (c Controller) listKinds() []readableKind {
 
 // listObjects returns the objects of a kind in a namespace, which may be those of the cache, and whether the kind is served.
 func listObjects(ctx context.Context, reader client.Reader, kind stoppable.Kind, namespace string) (objects []client.Object, isServed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
 	list := kind.NewList()
 	err = reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 	if meta.IsNoMatchError(err) || k8serrors.IsNotFound(err) {
