@@ -13,8 +13,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -143,13 +145,45 @@ func (e *Environment) nodeIsReady(t testing.TB, name string) error {
 // hubCollection lets the control plane of a test have more garbage: a real one is larger, and collects it more rarely.
 const hubCollection = "GOGC=400"
 
+const (
+	// startAttempts is how often an API server is started that gives up: it waits for its own roles for half a minute, and no flag makes that longer.
+	startAttempts = 3
+	// kubeconfigPrefix is before the path that a control plane says when it is ready.
+	kubeconfigPrefix = "kubeconfig: "
+)
+
+// startsOrGivesUp reports whether a control plane is ready, or has ended for another reason than that the machine was too busy for its API server.
+func (p *Process) startsOrGivesUp(t testing.TB) (isDecided bool) {
+	t.Helper()
+	Eventually(t, p.Name+" starts", func() error {
+		if _, isReady := p.findLine(kubeconfigPrefix); isReady {
+			isDecided = true
+			return nil
+		}
+		select {
+		case <-p.done:
+			isDecided = !strings.Contains(p.LastOutput(), `PostStartHook "rbac/bootstrap-roles" failed`)
+			return nil
+		default:
+			return errors.New("not yet")
+		}
+	})
+	return isDecided
+}
+
 func startEnvironment(t testing.TB, flags ...string) *Environment {
 	t.Helper()
-	dir := t.TempDir()
-	e := &Environment{Process: StartProcess(t, localBinary(t), append([]string{"control-plane", "--dir", dir}, flags...), []string{hubCollection}), dir: dir}
-	// A graceful shutdown takes seconds and only saves data that no test reads.
-	t.Cleanup(func() { e.KillAtOnce(t) })
-	file := e.WaitForLine(t, "kubeconfig: ")
+	e := &Environment{}
+	for range startAttempts {
+		e.dir = t.TempDir()
+		p := StartProcess(t, localBinary(t), append([]string{"control-plane", "--dir", e.dir}, flags...), []string{hubCollection})
+		// A graceful shutdown takes seconds and only saves data that no test reads.
+		t.Cleanup(func() { p.KillAtOnce(t) })
+		if e.Process = p; p.startsOrGivesUp(t) {
+			break
+		}
+	}
+	file := e.WaitForLine(t, kubeconfigPrefix)
 	var err error
 	if e.Config, err = clientcmd.BuildConfigFromFlags("", file); err != nil {
 		t.Fatalf("read the hub's kubeconfig: %v", err)
@@ -483,4 +517,13 @@ func (s *suiteTB) Setenv(name, value string) {
 	if err := os.Setenv(name, value); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// FindHTTPRouteCRD returns the file of the Gateway API's own module that defines HTTPRoutes. The go command knows where that is, also of a test
+// that was compiled with -trimpath.
+func FindHTTPRouteCRD(t testing.TB) string {
+	t.Helper()
+	folder, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	ExpectNoError(t, err)
+	return filepath.Join(strings.TrimSpace(string(folder)), "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml")
 }

@@ -111,13 +111,9 @@ func (p *Process) WaitForLine(t testing.TB, prefix string) string {
 	t.Helper()
 	var rest string
 	Eventually(t, fmt.Sprintf("%s says %q", p.Name, prefix), func() error {
-		for line := range strings.Lines(p.LastOutput()) {
-			found, ok := strings.CutPrefix(line, prefix)
-			// Without its end, a line may be only half written.
-			if ok && strings.HasSuffix(line, "\n") {
-				rest = strings.TrimSpace(found)
-				return nil
-			}
+		var isThere bool
+		if rest, isThere = p.findLine(prefix); isThere {
+			return nil
 		}
 		select {
 		case <-p.done:
@@ -127,6 +123,18 @@ func (p *Process) WaitForLine(t testing.TB, prefix string) string {
 		return errors.New("not yet")
 	})
 	return rest
+}
+
+// findLine returns what follows a prefix in the first line that starts with it.
+func (p *Process) findLine(prefix string) (rest string, isThere bool) {
+	for line := range strings.Lines(p.LastOutput()) {
+		found, ok := strings.CutPrefix(line, prefix)
+		// Without its end, a line may be only half written.
+		if ok && strings.HasSuffix(line, "\n") {
+			return strings.TrimSpace(found), true
+		}
+	}
+	return "", false
 }
 
 func (p *Process) sendSignal(t testing.TB, s os.Signal) {

@@ -5,6 +5,8 @@ package testenv
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 )
@@ -91,6 +95,28 @@ func TestProcessIsKilledAndReports(t *testing.T) {
 	if left != 0 {
 		t.Errorf("%d tries left, want 0", left)
 	}
+}
+
+// TestAnAPIServerThatGivesUpIsStartedAgain has a program in its place that gives up once, as one does on a busy machine.
+func TestAnAPIServerThatGivesUpIsStartedAgain(t *testing.T) {
+	dir := t.TempDir()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["c"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	config.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
+	config.CurrentContext = "c"
+	ExpectNoError(t, clientcmd.WriteToFile(*config, filepath.Join(dir, "kubeconfig")))
+	program := fmt.Sprintf(`#!/bin/sh
+if [ ! -e %[1]s/tried ]; then
+  touch %[1]s/tried
+  echo 'F1126 13:27:12.259873 13521 hooks.go:203] PostStartHook "rbac/bootstrap-roles" failed: unable to initialize roles: timed out waiting for the condition' >&2
+  exit 255
+fi
+echo "kubeconfig: %[1]s/kubeconfig"
+exec sleep 600
+`, dir)
+	ExpectNoError(t, os.WriteFile(filepath.Join(dir, "local"), []byte(program), 0o700))
+	t.Setenv("TORPOR_LOCAL", filepath.Join(dir, "local"))
+	ExpectEqual(t, "the server that was started then", "https://127.0.0.1:1", StartAPIServer(t).Config.Host)
 }
 
 func TestSharedStartsOnceAndOutlivesTheTest(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"go/build"
 	"io"
 	"net"
 	"net/http"
@@ -76,9 +75,7 @@ func newCFEnv(t *testing.T) *cfEnv {
 // startGateway serves the Gateway API's own kinds, and a Gateway.
 func (c *cfEnv) startGateway(t *testing.T) {
 	t.Helper()
-	pkg, err := build.Import("sigs.k8s.io/gateway-api/apis/v1", ".", build.FindOnly)
-	testenv.ExpectNoError(t, err)
-	c.kubectl(t, "apply", "--server-side", "-f", filepath.Join(pkg.Dir, "..", "..", "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
+	c.kubectl(t, "apply", "--server-side", "-f", testenv.FindHTTPRouteCRD(t))
 	// Of a definition without conditions, which is too new for any, kubectl says that it cannot be waited for.
 	c.kubectl(t, "wait", "--for=jsonpath={.status.conditions}", "crd/httproutes.gateway.networking.k8s.io")
 	c.kubectl(t, "wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")

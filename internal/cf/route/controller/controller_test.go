@@ -5,9 +5,7 @@ package controller_test
 import (
 	"errors"
 	"fmt"
-	"go/build"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -43,9 +41,7 @@ type env struct {
 func newEnv(t testing.TB) *env {
 	t.Helper()
 	e := &env{Environment: testenv.Start(t)}
-	pkg, err := build.Import("sigs.k8s.io/gateway-api/apis/v1", ".", build.FindOnly)
-	testenv.ExpectNoError(t, err)
-	e.InstallCRDs(t, filepath.Join(pkg.Dir, "..", "..", "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
+	e.InstallCRDs(t, testenv.FindHTTPRouteCRD(t))
 	testenv.ExpectNoError(t, gatewayv1.Install(e.Client.Scheme()))
 	domain := &korifiv1alpha1.CFDomain{ObjectMeta: metav1.ObjectMeta{Namespace: e.CreateNamespace(t), Name: "apps"}, Spec: korifiv1alpha1.CFDomainSpec{Name: "apps.example.com"}}
 	e.ExpectCreated(t, domain)
