@@ -3,6 +3,7 @@
 package slumber
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -256,7 +257,7 @@ func isSaved(wave torporv1alpha1.SlumberWaveStatus, saved []torporv1alpha1.Slumb
 }
 
 func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now time.Time) MemberWish {
-	by := torporv1alpha1.SkipUntilAnnotation
+	by := cmp.Or(m.SkippedBy, torporv1alpha1.SkipUntilAnnotation)
 	switch {
 	case !wave.ShouldSleep:
 		return MemberWish{Verb: Start}

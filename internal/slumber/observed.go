@@ -37,6 +37,8 @@ type Member struct {
 	stoppable.State
 	// SkippedUntil is until when it is left alone; zero if it is not.
 	SkippedUntil time.Time
+	// SkippedBy is who said so; empty if no admission noted it.
+	SkippedBy string
 	// IsStopped says that the Slumber's stop holds, as the object says; IsExpired that it has lasted longer than it was meant to, and keeps nothing asleep.
 	IsStopped, IsExpired bool
 }
@@ -99,6 +101,7 @@ func KindOf(target torporv1alpha1.SlumberTarget) schema.GroupKind {
 func ReadMember(slumber string, kind stoppable.Kind, obj stoppable.Object, now time.Time) Member {
 	m := Member{Name: kind.GVK.Kind + " " + obj.GetName(), State: kind.ReadState(obj, now)}
 	m.SkippedUntil, _ = stoprecord.ReadSkip(obj.GetAnnotations())
+	m.SkippedBy = stoprecord.ReadAuthor(obj.GetAnnotations(), torporv1alpha1.SkipUntilAnnotation)
 	stop := m.FindStops(slumber)
 	m.IsStopped = stoprecord.Records(stop.Stops).Holds()
 	m.IsExpired = m.IsStopped && stop.ExpiresAt != nil && !now.Before(stop.ExpiresAt.Time)

@@ -45,7 +45,7 @@ func (s AnnotationSwitch) ReadRequest(obj metav1.Object, isStopped bool) Request
 	until := s.UntilAnnotation(annotations)
 	asked := Request{
 		IsStopped: isStopped, By: annotations[s.RequestedBy], Version: annotations[s.RequestVersion], FieldManager: FieldManagerOf(obj, s.Name),
-		Reason: annotations[s.ReasonAnnotation(annotations)], Until: annotations[until], UntilBy: ReadUntilNote(annotations, until),
+		Reason: annotations[s.ReasonAnnotation(annotations)], Until: annotations[until], UntilBy: ReadAuthor(annotations, until),
 	}
 	if written := WriteTimeOf(obj, s.Name); written != nil {
 		asked.At = written.Time

@@ -18,7 +18,7 @@ import (
 
 func start() time.Time { return time.Date(2026, 11, 23, 9, 0, 0, 0, time.UTC) }
 
-func TestUntilNotesNameTheLastWriter(t *testing.T) {
+func TestNotesNameTheLastWriter(t *testing.T) {
 	const until, note = "torpor.dev/clustering-until", "torpor.dev/clustering-until-noted"
 	type annotations = map[string]string
 	for name, row := range map[string]struct {
@@ -36,8 +36,8 @@ func TestUntilNotesNameTheLastWriter(t *testing.T) {
 		"a text that has the word of notes": {nil, annotations{until: "8h by bob"}, "8h by bob by alice", "alice"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := stoprecord.NextUntilNote(row.before, row.after, until, "alice")
-			if by := stoprecord.ReadUntilNote(annotations{until: row.after[until], note: found}, until); found != row.want || by != row.by {
+			found := stoprecord.NextAuthorNote(row.before, row.after, until, "alice")
+			if by := stoprecord.ReadAuthor(annotations{until: row.after[until], note: found}, until); found != row.want || by != row.by {
 				t.Errorf("expected the note %q by %q, found %q by %q", row.want, row.by, found, by)
 			}
 		})

@@ -67,26 +67,26 @@ func ParseUntil(text string, writtenAt time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("expected a time such as 2026-11-20T22:00:00Z or a duration such as 8h, found %.40q", text)
 }
 
-// ReadUntilNote returns who wrote when a stop ends, from the note of admission; empty if there is none about what the annotation says now.
-func ReadUntilNote(annotations map[string]string, untilAnnotation string) string {
-	until := annotations[untilAnnotation]
-	by, isAboutThis := strings.CutPrefix(annotations[untilAnnotation+torporv1alpha1.NotedSuffix], until+noteSeparator)
-	if until == "" || !isAboutThis {
+// ReadAuthor returns who wrote a time into an annotation, from the note of admission; empty if there is none about what the annotation says now.
+func ReadAuthor(annotations map[string]string, name string) string {
+	text := annotations[name]
+	by, isAboutThis := strings.CutPrefix(annotations[name+torporv1alpha1.NotedSuffix], text+noteSeparator)
+	if text == "" || !isAboutThis {
 		return ""
 	}
 	return by
 }
 
-// NextUntilNote is the note of a request in which a user makes annotations of those of before; empty if there is to be none. Longer texts
-// than any end are not noted.
-func NextUntilNote(before, annotations map[string]string, untilAnnotation, user string) string {
-	switch until := annotations[untilAnnotation]; {
-	case until == "" || len(until) > maxUntil:
+// NextAuthorNote is the note about an annotation with a time, of a request in which a user makes annotations of those of before; empty if there
+// is to be none. Texts that are longer than any time are not noted.
+func NextAuthorNote(before, annotations map[string]string, name, user string) string {
+	switch text := annotations[name]; {
+	case text == "" || len(text) > maxUntil:
 		return ""
-	case until == before[untilAnnotation]:
-		return before[untilAnnotation+torporv1alpha1.NotedSuffix]
+	case text == before[name]:
+		return before[name+torporv1alpha1.NotedSuffix]
 	default:
-		return until + noteSeparator + user
+		return text + noteSeparator + user
 	}
 }
 

@@ -24,6 +24,8 @@ const (
 	// a change before the last one, which was not noted. Each end that a switch has of its own has its note, such as
 	// torpor.dev/clustering-until-noted.
 	UntilNotedAnnotation = UntilAnnotation + NotedSuffix
+	// SkipUntilNotedAnnotation is what was written into torpor.dev/skip-until, and the user who did, in the same way.
+	SkipUntilNotedAnnotation = SkipUntilAnnotation + NotedSuffix
 	// NotedSuffix makes the name of a note from that of an annotation.
 	NotedSuffix = "-noted"
 )

@@ -59,10 +59,12 @@ func (w Webhooks) NewMutatingWebhook() *admission.Webhook {
 			return rejectInvalid(err)
 		}
 		revision.SetRevisionAnnotations(old, updated, marks, by, w.Clock.Now())
-		if note := nextUntilNote(old, updated, by); note != "" {
-			updated.Annotations[torporv1alpha1.UntilNotedAnnotation] = note
-		} else {
-			delete(updated.Annotations, torporv1alpha1.UntilNotedAnnotation)
+		for name, note := range nextAuthorNotes(old, updated, by) {
+			if note == "" {
+				delete(updated.Annotations, name)
+				continue
+			}
+			updated.Annotations[name] = note
 		}
 		return patchAnnotations(r.Object.Raw, updated.Annotations)
 	})}
@@ -81,20 +83,26 @@ func (w Webhooks) NewValidatingWebhook() *admission.Webhook {
 		if err := revision.ValidateRevisionAnnotations(old, updated, by); err != nil {
 			return rejectInvalid(err)
 		}
-		if want, found := nextUntilNote(old, updated, by), updated.Annotations[torporv1alpha1.UntilNotedAnnotation]; found != want {
-			return rejectInvalid(fmt.Errorf("metadata.annotations[%s]: expected %q, found %.80q; leave it out", torporv1alpha1.UntilNotedAnnotation, want, found))
+		for name, want := range nextAuthorNotes(old, updated, by) {
+			if found := updated.Annotations[name]; found != want {
+				return rejectInvalid(fmt.Errorf("metadata.annotations[%s]: expected %q, found %.80q; leave it out", name, want, found))
+			}
 		}
 		return admission.Allowed("")
 	})}
 }
 
-// nextUntilNote notes who says when a stop ends.
-func nextUntilNote(old, updated *korifiv1alpha1.CFApp, by string) string {
+// nextAuthorNotes notes who says when a stop ends, and until when Slumbers leave the app alone; a note that there is not to be is empty.
+func nextAuthorNotes(old, updated *korifiv1alpha1.CFApp, by string) map[string]string {
 	var before map[string]string
 	if old != nil {
 		before = old.Annotations
 	}
-	return stoprecord.NextUntilNote(before, updated.Annotations, torporv1alpha1.UntilAnnotation, by)
+	notes := map[string]string{}
+	for _, name := range []string{torporv1alpha1.UntilAnnotation, torporv1alpha1.SkipUntilAnnotation} {
+		notes[name+torporv1alpha1.NotedSuffix] = stoprecord.NextAuthorNote(before, updated.Annotations, name, by)
+	}
+	return notes
 }
 
 // decodeApps are the app before and after, and whose change it is; there is none before a creation.

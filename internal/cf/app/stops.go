@@ -22,7 +22,7 @@ func NextStops(app *korifiv1alpha1.CFApp, now time.Time) stoprecord.Records {
 func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 	current := revision.DescribeCurrent(app)
 	asked := stoprecord.Request{Reason: app.Annotations[torporv1alpha1.ReasonAnnotation], Until: app.Annotations[torporv1alpha1.UntilAnnotation]}
-	asked.UntilBy = stoprecord.ReadUntilNote(app.Annotations, torporv1alpha1.UntilAnnotation)
+	asked.UntilBy = stoprecord.ReadAuthor(app.Annotations, torporv1alpha1.UntilAnnotation)
 	if written := stoprecord.WriteTimeOf(app, torporv1alpha1.UntilAnnotation); written != nil {
 		asked.UntilWrittenAt = written.Time
 	}

@@ -72,26 +72,39 @@ func (r stopRow) findSlumbers(all []torporv1alpha1.Slumber) (found []*torporv1al
 	return found
 }
 
-// previewSchedules adds to the rows of objects when Slumbers stop and start them next.
+// previewSchedules adds to the rows of objects when Slumbers stop and start them next, and takes away skips that are over.
 func (a *commands) previewSchedules(ctx context.Context, kube *kubeClient, rows []stopRow) error {
 	slumbers, err := kube.readSlumbers(ctx, kube.namespace)
-	if err != nil || len(slumbers) == 0 {
-		return err
-	}
 	for i := range rows {
 		r := &rows[i]
 		// Of the parts of one object the last one is the whole of it.
-		if i+1 < len(rows) && rows[i+1].groupKind == r.groupKind && rows[i+1].Name == r.Name && rows[i+1].Namespace == r.Namespace {
+		isPart := i+1 < len(rows) && rows[i+1].groupKind == r.groupKind && rows[i+1].Name == r.Name && rows[i+1].Namespace == r.Namespace
+		if isPart || r.SkippedUntil != nil && !a.clock.Now().Before(r.SkippedUntil.Time) {
+			r.SkippedUntil, r.SkippedBy = nil, ""
+		}
+		if isPart {
 			continue
 		}
 		for _, s := range r.findSlumbers(slumbers) {
-			r.Schedule = append(r.Schedule, listTransitions(s, a.clock.Now())...)
+			r.Schedule = append(r.Schedule, r.listTransitions(s, a.clock.Now())...)
 		}
 		if r.Next == "" && len(r.Schedule) > 0 {
 			r.Next = r.Schedule[0].describe()
 		}
 	}
-	return nil
+	return err
+}
+
+// listTransitions returns the next ones of a Slumber that selects the object: what is skipped falls asleep at the end of that, if a window goes on then.
+func (r stopRow) listTransitions(s *torporv1alpha1.Slumber, now time.Time) []scheduledTransition {
+	if r.SkippedUntil == nil {
+		return listTransitions(s, now)
+	}
+	next := listTransitions(s, r.SkippedUntil.Time)
+	if len(next) > 0 && next[0].To == torporv1alpha1.SlumberAwake {
+		next = slices.Insert(next, 0, scheduledTransition{s.Name, torporv1alpha1.SlumberAsleep, *r.SkippedUntil})
+	}
+	return next
 }
 
 func listTransitions(s *torporv1alpha1.Slumber, now time.Time) (all []scheduledTransition) {

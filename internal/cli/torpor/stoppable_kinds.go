@@ -102,6 +102,9 @@ type stopRow struct {
 	Until  *metav1.Time `json:"until,omitempty"`
 	// UntilBy is who set that end.
 	UntilBy string `json:"untilBy,omitempty"`
+	// SkippedUntil is until when Slumbers leave the object alone, while that is to come, and SkippedBy who said so.
+	SkippedUntil *metav1.Time `json:"skippedUntil,omitempty"`
+	SkippedBy    string       `json:"skippedBy,omitempty"`
 	// Next is what people can do, or what happens by itself.
 	Next string `json:"next,omitempty"`
 	// Message is what the object's status says.
@@ -133,6 +136,9 @@ func newStopRow(k schema.GroupVersionKind, obj client.Object, part string, isSto
 	r := stopRow{
 		Namespace: obj.GetNamespace(), Kind: k.Kind, Name: obj.GetName(), Part: part, Stopped: isStopped, stops: stops, labels: obj.GetLabels(), groupKind: k.GroupKind(),
 		untilAnnotation: torporv1alpha1.UntilAnnotation, isAsked: isStopped && !stops.HasEnded(),
+	}
+	if until, _ := stoprecord.ReadSkip(obj.GetAnnotations()); !until.IsZero() {
+		r.SkippedUntil, r.SkippedBy = new(metav1.NewTime(until)), stoprecord.ReadAuthor(obj.GetAnnotations(), torporv1alpha1.SkipUntilAnnotation)
 	}
 	switch {
 	case len(stops) == 0 || isStopped != stops.Holds():

@@ -95,6 +95,9 @@ func (a *commands) writeExplanation(told explanation) error {
 		if r.Message != "" {
 			lines = append(lines, "  found\t"+formatCell(r.Message))
 		}
+		if r.SkippedUntil != nil {
+			lines = append(lines, "  skipped until\t"+formatEnd(r.SkippedUntil, r.SkippedBy, ""))
+		}
 		for _, t := range r.Schedule {
 			lines = append(lines, "  schedule\t"+t.describe())
 		}

@@ -105,7 +105,8 @@ func notedKinds() []notedKind {
 	values := []string{"true", "true", "false", "yes"}
 	switched := map[string][]string{torporv1alpha1.StoppedAnnotation: values}
 	record := map[string][]string{torporv1alpha1.StopsAnnotation: {"[]", "[{}]"}, torporv1alpha1.RestoreAnnotation: {"{}", "x"}, "slumber.torpor.dev/nights": {"a", "b"}}
-	foreign := map[string][]string{"example.com/a": {"1", "2"}}
+	skips := map[string][]string{torporv1alpha1.SkipUntilAnnotation: ends, torporv1alpha1.SkipUntilNotedAnnotation: endNotes}
+	foreign := union(skips, map[string][]string{"example.com/a": {"1", "2"}})
 	return []notedKind{
 		{
 			kind: clusterDeployments(), others: union(of(""), requester(""), foreign),

@@ -92,6 +92,8 @@ type verb struct {
 	change func(kind) map[string]any
 	// editsOnlyNote says that the change names somebody else and does nothing more.
 	editsOnlyNote bool
+	// skips says that the change keeps Slumbers away.
+	skips bool
 	// creates says that the change is one of an object that is not there yet.
 	creates bool
 	// stoppedBy and startedBy are expected in the record: the user in place of you.
@@ -113,6 +115,8 @@ func verbs() []verb {
 	}
 	notes, nothing := func(k kind) []string { return k.notes }, func(kind) map[string]any { return nil }
 	until, untilNotes := func(kind) []string { return []string{torporv1alpha1.UntilAnnotation} }, func(kind) []string { return []string{torporv1alpha1.UntilNotedAnnotation} }
+	skip := with(with(nothing, func(kind) []string { return []string{torporv1alpha1.SkipUntilAnnotation} }, skippedUntil),
+		func(kind) []string { return []string{torporv1alpha1.SkipUntilNotedAnnotation} }, skippedUntil+" by "+forged)
 	type steps = []func(kind) map[string]any
 	return []verb{
 		{name: "stop", change: stop, stoppedBy: you},
@@ -120,6 +124,7 @@ func verbs() []verb {
 		{name: "stop as somebody else", change: with(stop, notes, forged), stoppedBy: you},
 		{name: "edit the note", before: steps{stop}, change: with(nothing, notes, forged), editsOnlyNote: true, stoppedBy: earlier},
 		{name: "prolong", before: steps{with(stop, until, "8h")}, change: with(with(nothing, until, "9h"), untilNotes, "9h by "+forged), stoppedBy: earlier},
+		{name: "skip", before: steps{stop}, change: skip, skips: true, stoppedBy: earlier},
 		{name: "stop again", before: steps{stop, start}, change: stop, stoppedBy: you},
 		{name: "make stopped", change: stop, creates: true, stoppedBy: you},
 	}
@@ -137,17 +142,17 @@ func (c cell) String() string {
 	return fmt.Sprintf("%s %s as %s", c.verb.name, c.kind.name, c.role.name)
 }
 
-// TestEveryoneIsNamed has each role do each thing to each kind: 49 cells of each, in the record and on the page.
+// TestEveryoneIsNamed has each role do each thing to each kind: 56 cells of each, in the record and on the page.
 func TestEveryoneIsNamed(t *testing.T) {
 	t.Parallel()
-	newManagedHub(t).expectEveryoneNamed(t, roles(), 343)
+	newManagedHub(t).expectEveryoneNamed(t, roles(), 392)
 }
 
 // TestEveryoneIsNamedByTheWebhook has three roles do so where the API server serves no policies that could note them.
 func TestEveryoneIsNamedByTheWebhook(t *testing.T) {
 	t.Parallel()
 	forger, applier, replacer := roles()[1], roles()[4], roles()[5]
-	newOlderManagedHub(t).expectEveryoneNamed(t, []role{forger, applier, replacer}, 147)
+	newOlderManagedHub(t).expectEveryoneNamed(t, []role{forger, applier, replacer}, 168)
 }
 
 func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
@@ -248,8 +253,11 @@ func (c cell) expectSent(t *testing.T, err error) {
 func (c cell) expectNotes(t *testing.T) {
 	t.Helper()
 	names, want := c.kind.notes, c.nameOf(c.verb.stoppedBy)
-	if c.verb.startedBy != "" {
+	switch {
+	case c.verb.startedBy != "":
 		names, want = c.kind.startNotes, c.nameOf(c.verb.startedBy)
+	case c.verb.skips:
+		names, want = []string{torporv1alpha1.SkipUntilNotedAnnotation}, skippedUntil+" by "+c.role.user
 	}
 	for _, name := range names {
 		if found := c.obj.GetAnnotations()[name]; found != want {

@@ -3,6 +3,7 @@
 package record
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 
@@ -15,7 +16,11 @@ import (
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
-// TestWhoWritesASlumberIsNamed has several people write one, of whom some name another; what it stops is stopped by it and who wrote it last.
+// skippedUntil is a time of skipping that is to come.
+const skippedUntil = "2099-01-01T00:00:00Z"
+
+// TestWhoWritesASlumberIsNamed has several people write one, of whom some name another; what it stops is stopped by it and who wrote it last, and
+// started by who skips it.
 func TestWhoWritesASlumberIsNamed(t *testing.T) {
 	t.Parallel()
 	h := newManagedHub(t)
@@ -55,6 +60,16 @@ func TestWhoWritesASlumberIsNamed(t *testing.T) {
 	h.WaitForEvent(t, metav1.NamespaceDefault, stopadapter.EventStopped, "asked for by Slumber nights of carol")
 	testenv.ExpectNoError(t, h.Client.Get(t.Context(), client.ObjectKeyFromObject(s), s))
 	testenv.ExpectEqual(t, "who wrote it, beside the manager", "carol", s.Annotations[torporv1alpha1.RequestedByAnnotation])
+
+	skip := map[string]string{torporv1alpha1.SkipUntilAnnotation: skippedUntil, torporv1alpha1.SkipUntilNotedAnnotation: skippedUntil + " by " + forged}
+	testenv.ExpectNoError(t, h.clientOf(t, "dave").Patch(t.Context(), web, mergePatch(t, annotated(nil, skip)), client.FieldOwner(forged)))
+	testenv.ExpectEqual(t, "the note of who skips", skippedUntil+" by dave", web.GetAnnotations()[torporv1alpha1.SkipUntilNotedAnnotation])
+	h.WaitFor(t, "the Slumber lets it start", web, func() error {
+		var scheduled torporv1alpha1.ScheduledStop
+		text := web.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name]
+		err := json.Unmarshal([]byte(text), &scheduled)
+		return testenv.ErrorIf(err != nil || len(scheduled.Stops) != 1 || scheduled.Stops[0].StartedBy != "dave", "found %s (%v)", text, err)
+	})
 }
 
 // TestNobodyIsNamedFalselyWithoutThePolicy leaves out the policy that notes who writes a Slumber.

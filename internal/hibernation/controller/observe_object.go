@@ -66,7 +66,7 @@ func readStopRequest(cd *hivev1.ClusterDeployment) stoprecord.Request {
 		IsStopped: cd.Spec.PowerState == hivev1.PowerStateHibernating, FieldManager: manager, At: at,
 		By: cd.Annotations[torporv1alpha1.RequestedByAnnotation], Version: cd.Annotations[torporv1alpha1.RequestVersionAnnotation],
 		Reason: cd.Annotations[torporv1alpha1.ReasonAnnotation], Until: cd.Annotations[torporv1alpha1.UntilAnnotation],
-		UntilBy: stoprecord.ReadUntilNote(cd.Annotations, torporv1alpha1.UntilAnnotation),
+		UntilBy: stoprecord.ReadAuthor(cd.Annotations, torporv1alpha1.UntilAnnotation),
 	}
 	if written := stoprecord.WriteTimeOf(cd, torporv1alpha1.UntilAnnotation); written != nil {
 		asked.UntilWrittenAt = written.Time

@@ -190,11 +190,18 @@ func TestPeopleComeBeforeSlumbers(t *testing.T) {
 	s.waitFor(t, "the day", torporv1alpha1.SlumberAwake, "store")
 	s.moveTo(t, beforeNight().Add(61*time.Minute))
 	s.waitFor(t, "the night begins", torporv1alpha1.SlumberFallingAsleep, "blog", "shop", "store")
-	s.annotate(t, s.clusters["shop"], torporv1alpha1.SkipUntilAnnotation, beforeNight().Add(3*time.Hour).Format(time.RFC3339))
+	skippedUntil := beforeNight().Add(3 * time.Hour).Format(time.RFC3339)
+	s.annotate(t, s.clusters["shop"], torporv1alpha1.SkipUntilAnnotation, skippedUntil)
 	s.finish(t, "blog")
 	s.waitFor(t, "one is skipped, and keeps nobody waiting", torporv1alpha1.SlumberAsleep, "blog", "store")
 	if record := s.clusters["shop"].Status.ScheduledStops[0].Stops[0]; record.StartedBy != torporv1alpha1.SkipUntilAnnotation {
 		t.Errorf("expected why it was started, found %+v", record)
+	}
+	s.annotate(t, s.clusters["blog"], torporv1alpha1.SkipUntilNotedAnnotation, skippedUntil+" by alice")
+	s.annotate(t, s.clusters["blog"], torporv1alpha1.SkipUntilAnnotation, skippedUntil)
+	s.waitFor(t, "another one is skipped", torporv1alpha1.SlumberAsleep, "store")
+	if record := s.clusters["blog"].Status.ScheduledStops[0].Stops[0]; record.StartedBy != "alice" {
+		t.Errorf("expected who skipped it, found %+v", record)
 	}
 	s.moveTo(t, beforeNight().Add(3*time.Hour+time.Second))
 	s.waitFor(t, "the skip is over", torporv1alpha1.SlumberAsleep, "blog", "shop", "store")

@@ -17,6 +17,8 @@ import (
 const (
 	by, version   = torporv1alpha1.RequestedByAnnotation, torporv1alpha1.RequestVersionAnnotation
 	until, noted  = torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation
+	skip          = torporv1alpha1.SkipUntilAnnotation
+	skipNoted     = torporv1alpha1.SkipUntilNotedAnnotation
 	reason        = torporv1alpha1.ReasonAnnotation
 	stopped       = torporv1alpha1.StoppedAnnotation
 	record, saved = torporv1alpha1.StopsAnnotation, torporv1alpha1.RestoreAnnotation
@@ -41,7 +43,7 @@ func expectNext(t *testing.T, want, found map[string]string) {
 }
 
 func TestNextOfCluster(t *testing.T) {
-	longest := strings.Repeat("ü", maxUntil)
+	longest := strings.Repeat("ü", maxTime)
 	for name, row := range map[string]struct {
 		wasStopped, isStopped bool
 		version               string
@@ -70,6 +72,10 @@ func TestNextOfCluster(t *testing.T) {
 		"annotations of others may be removed":           {true, true, "7", annotations(foreign, "a"), nil, annotations()},
 		"a reason alone is noted nowhere":                {true, true, "7", annotations(reason, "a"), annotations(reason, "b"), annotations(reason, "b")},
 		"a start of what has no reason takes nothing":    {true, false, "7", nil, annotations(reason, "b"), annotations(by, "alice", version, "7", reason, "b")},
+		"a skip is noted with who wrote it":              {false, false, "7", nil, annotations(skip, "8h"), annotations(skip, "8h", skipNoted, "8h by alice")},
+		"a skip that stays keeps its note":               {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h", skipNoted, "8h by the-ceo"), annotations(skip, "8h", skipNoted, "8h by bob")},
+		"a skip outlives a stop and its start":           {true, false, "8", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skip, "8h"), annotations(by, "alice", version, "8", skip, "8h", skipNoted, "8h by bob")},
+		"a note goes with its skip":                      {false, false, "7", annotations(skip, "8h", skipNoted, "8h by bob"), annotations(skipNoted, "8h by bob"), annotations()},
 		"a stop that goes on keeps its end without note": {true, true, "7", annotations(until, "8h"), annotations(until, "8h"), annotations(until, "8h")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -164,7 +170,7 @@ func TestNextOfWorkload(t *testing.T) {
 			"", annotations(saved, "{}", ofSlumber, "x"), annotations(foreign, "b"), annotations(saved, "{}", ofSlumber, "x", foreign, "b"),
 		},
 		"an end that is no end loses its note when all is put back": {
-			"", annotations(record, "[1]", until, strings.Repeat("x", maxUntil+1), noted, "x"), nil, annotations(record, "[1]", until, strings.Repeat("x", maxUntil+1)),
+			"", annotations(record, "[1]", until, strings.Repeat("x", maxTime+1), noted, "x"), nil, annotations(record, "[1]", until, strings.Repeat("x", maxTime+1)),
 		},
 		"what was saved may be removed alone": {"", annotations(saved, "{}"), nil, annotations()},
 		"the manager writes its record":       {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},

@@ -15,8 +15,8 @@ import (
 const (
 	// versionOfNew is noted of an object that was not there before.
 	versionOfNew = "new"
-	// maxUntil is how many characters of an end are noted: longer texts are none.
-	maxUntil = 64
+	// maxTime is how many characters a time may have that is noted: longer texts are none.
+	maxTime = 64
 	// noteSeparator is between what was written and who did.
 	noteSeparator = " by "
 )
@@ -56,9 +56,10 @@ func (r Request) nextAnnotations(changes ...switchChange) map[string]string {
 	for _, name := range r.listLeftovers(changes) {
 		delete(next, name)
 	}
-	r.noteEnd(next, torporv1alpha1.UntilAnnotation)
+	r.noteAuthor(next, torporv1alpha1.SkipUntilAnnotation)
+	r.noteAuthor(next, torporv1alpha1.UntilAnnotation)
 	for _, c := range changes {
-		r.noteEnd(next, c.of.Until)
+		r.noteAuthor(next, c.of.Until)
 	}
 	return next
 }
@@ -106,15 +107,15 @@ func (r Request) keeps(name string) bool {
 	return isSent && wasThere && sent == before
 }
 
-// noteEnd notes who wrote when a stop ends, and what.
-func (r Request) noteEnd(next map[string]string, until string) {
-	text, isThere := next[until]
+// noteAuthor notes who wrote an annotation with a time, and what.
+func (r Request) noteAuthor(next map[string]string, name string) {
+	text, isThere := next[name]
 	switch {
-	case !isThere || utf8.RuneCountInString(text) > maxUntil:
-		delete(next, until+torporv1alpha1.NotedSuffix)
-	case r.keeps(until):
-		r.restore(next, until+torporv1alpha1.NotedSuffix)
+	case !isThere || utf8.RuneCountInString(text) > maxTime:
+		delete(next, name+torporv1alpha1.NotedSuffix)
+	case r.keeps(name):
+		r.restore(next, name+torporv1alpha1.NotedSuffix)
 	default:
-		next[until+torporv1alpha1.NotedSuffix] = text + noteSeparator + r.User
+		next[name+torporv1alpha1.NotedSuffix] = text + noteSeparator + r.User
 	}
 }
