@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -76,6 +77,7 @@ func apiConstants(t *testing.T) map[string][]referenceEntry {
 	t.Helper()
 	ending := regexp.MustCompile(`[A-Z][a-z]+$`)
 	found := map[string][]referenceEntry{}
+	known := apiConstantValues(t)
 	for _, s := range handwrittenSources(t) {
 		event := strings.HasPrefix(s.path, "internal/") && strings.HasSuffix(s.path, "/events.go")
 		if s.isTest() || !s.isAPI() && !event {
@@ -87,12 +89,48 @@ func apiConstants(t *testing.T) map[string][]referenceEntry {
 			if event && kind != "Action" {
 				kind = "Event"
 			}
-			if value, ok := unquote(spec.Values[0]); ok {
+			if value, ok := joinConstants(spec.Values[0], known[path.Dir(s.path)]); ok {
 				found[kind] = append(found[kind], referenceEntry{value, comment})
 			}
 		})
 	}
 	return found
+}
+
+// apiConstantValues are the string constants of each folder of api/ that are one literal.
+func apiConstantValues(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	all := map[string]map[string]string{}
+	for _, s := range handwrittenSources(t) {
+		if s.isTest() || !s.isAPI() {
+			continue
+		}
+		folder := path.Dir(s.path)
+		if all[folder] == nil {
+			all[folder] = map[string]string{}
+		}
+		eachConstant(s.file, func(spec *ast.ValueSpec, _ string) {
+			if value, ok := unquote(spec.Values[0]); ok {
+				all[folder][spec.Names[0].Name] = value
+			}
+		})
+	}
+	return all
+}
+
+// joinConstants returns the value of a literal, a constant that is known, or a sum of these.
+func joinConstants(e ast.Expr, known map[string]string) (string, bool) {
+	switch e := e.(type) {
+	case *ast.Ident:
+		value, ok := known[e.Name]
+		return value, ok
+	case *ast.BinaryExpr:
+		left, isLeft := joinConstants(e.X, known)
+		right, isRight := joinConstants(e.Y, known)
+		return left + right, isLeft && isRight && e.Op == token.ADD
+	default:
+		return unquote(e)
+	}
 }
 
 func eachConstant(file *ast.File, do func(spec *ast.ValueSpec, comment string)) {
