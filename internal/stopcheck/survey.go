@@ -72,6 +72,8 @@ type Survey struct {
 	wakeBy       time.Time
 	unread       []string
 	unreadCodes  map[string]bool
+	// isCutShort says that the time was over before all was read: another survey may read more.
+	isCutShort bool
 }
 
 // findingTally is what was found of one code.
@@ -107,6 +109,12 @@ func (s *Survey) SkipList(l SurveyList) {
 		s.unreadCodes[code] = true
 	}
 }
+
+// NoteCut notes that the time was over before all was read.
+func (s *Survey) NoteCut() { s.isCutShort = true }
+
+// IsCutShort reports whether another survey may read more.
+func (s *Survey) IsCutShort() bool { return s.isCutShort }
 
 // note counts something that was found. The first in the order of the list are named, and of what matters only after a while those which
 // it matters to first.

@@ -233,7 +233,7 @@ func (c Controller) observeCluster(cd *hivev1.ClusterDeployment, seen *clusterOb
 	}
 	if look.Survey != nil {
 		seen.check = look.Survey.BuildCheck(cd.Status.HibernationCheck)
-		c.surveys.noteMade(seen.name, seen.Now)
+		c.surveys.noteMade(seen.name, look.Survey.IsCutShort(), seen.Now)
 	}
 	if !seen.HasNoVersion && !hibernation.IsVersionKnown(versionSources(cd)...) && c.pool.IsPlain(seen.name) {
 		// What this pass has found out decides about the next one.

@@ -21,6 +21,8 @@ const (
 	// that may come later. The look is one that is made anyway.
 	surveyInterval = time.Hour
 	surveyJitter   = 0.2
+	// surveyRetryInterval is that of a cluster that was too slow to show everything.
+	surveyRetryInterval = time.Minute
 	// firstSurveyJitter spreads the surveys of clusters over the interval after a start.
 	firstSurveyDelay, firstSurveyJitter = time.Minute, 59
 )
@@ -49,10 +51,14 @@ func (s *surveySchedule) isDue(cluster types.NamespacedName, isKnown bool, now t
 	return !now.Before(due)
 }
 
-func (s *surveySchedule) noteMade(cluster types.NamespacedName, now time.Time) {
+func (s *surveySchedule) noteMade(cluster types.NamespacedName, wasCutShort bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.due[cluster] = now.Add(wait.Jitter(surveyInterval, surveyJitter))
+	interval := surveyInterval
+	if wasCutShort {
+		interval = surveyRetryInterval
+	}
+	s.due[cluster] = now.Add(wait.Jitter(interval, surveyJitter))
 }
 
 func (s *surveySchedule) forget(cluster types.NamespacedName) {

@@ -44,6 +44,9 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 	if signer, err := c.readObject(ctx, stopcheck.SignerPath); err == nil {
 		s.AddSigner(signer)
 	}
+	if ctx.Err() != nil {
+		s.NoteCut()
+	}
 	return s
 }
 
