@@ -54,7 +54,7 @@ func localBinary(t testing.TB) string {
 }
 
 // callTimeout bounds each call of a test to a server of its own.
-const callTimeout = 20 * time.Second
+const callTimeout = time.Minute
 
 // Environment is a real API server with its etcd as processes that end with the test, and an administrator's client for it.
 // No controllers run unless they are started.
