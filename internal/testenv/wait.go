@@ -195,7 +195,7 @@ const (
 	eventuallyInterval = 100 * time.Millisecond
 )
 
-// Eventually calls f until it returns nil. After two minutes the test fails with the last error.
+// Eventually calls f until it returns nil. After five minutes the test fails with the last error.
 func Eventually(t testing.TB, what string, f func() error) {
 	t.Helper()
 	EventuallyWithin(t, eventuallyTimeout, what, f)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,7 @@ import (
 // many packages, none of which is asked for or written.
 func TestStartWithHistoryWritesNothing(t *testing.T) {
 	const apps, buildsOfApp = 500, 20
+	const startLimit = 20 * time.Minute // Half a minute on a machine with nothing else to do.
 	through := &requestCounter{}
 	w := newEnvOn(t, testenv.Start(t), through)
 	space, guid := w.createSpace(t), manyAppGUID(0)
@@ -39,7 +41,7 @@ func TestStartWithHistoryWritesNothing(t *testing.T) {
 	})
 	through.takeCounts()
 	w.runManager(t, os.Getenv("TORPOR_BINARY"))
-	testenv.Eventually(t, "the manager has looked at all", func() error {
+	testenv.EventuallyWithin(t, startLimit, "the manager has looked at all", func() error {
 		if seen := len(readMetrics(t, w.managerMetrics, "torpor_app_revision{")); seen != apps {
 			return fmt.Errorf("found %d apps", seen)
 		}

@@ -359,7 +359,7 @@ func TestNothingToDump(t *testing.T) {
 }
 
 const (
-	maxBackupTries = 20
+	maxBackupTries = 100
 	backupPassword = `secret-b"\ `
 	adminPassword  = "secret-a"
 )
