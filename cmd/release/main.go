@@ -125,17 +125,17 @@ type pluginTarget struct{ folder, address, version string }
 
 func packagePlugin(ctx context.Context, out io.Writer, p krew.Plugin, machines []krew.Machine, to pluginTarget) error {
 	var programs []krew.BuiltPlugin
+	version := to.version
 	for _, m := range machines {
 		path, err := programCompiler{".", filepath.Join(to.folder, "programs")}.compile(ctx, "kubectl-"+p.Name, m)
 		if err != nil {
 			return err
 		}
 		programs = append(programs, krew.BuiltPlugin{Machine: m, Path: path})
-	}
-	version := to.version
-	if version == "" {
-		var err error
-		if version, err = versionOf(programs[0].Path); err != nil {
+		if version != "" {
+			continue
+		}
+		if version, err = versionOf(path); err != nil { // Before minutes go into the other machines.
 			return err
 		}
 	}
