@@ -4,6 +4,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -167,6 +168,11 @@ func (s *testCluster) meetFault(t *testing.T, f fault, state hivev1.PowerState) 
 	testenv.Eventually(t, s.infraID+" is whole", func() error {
 		if meta.IsStatusConditionTrue(s.get(t).Status.Conditions, hivev1.ClusterDegradedCondition) {
 			return errors.New("it is degraded")
+		}
+		if state == hivev1.PowerStateRunning { // A machine of a cluster that runs is not missing any more as soon as it starts.
+			if err := s.cloud.ExpectState(t, s.infraID, "running"); err != nil {
+				return fmt.Errorf("ask the cloud: %w", err)
+			}
 		}
 		return s.hasCondition(settledCondition(state))
 	})
