@@ -106,23 +106,23 @@ func notedKinds() []notedKind {
 	switched := map[string][]string{torporv1alpha1.StoppedAnnotation: values}
 	record := map[string][]string{torporv1alpha1.StopsAnnotation: {"[]", "[{}]"}, torporv1alpha1.RestoreAnnotation: {"{}", "x"}, "slumber.torpor.dev/nights": {"a", "b"}}
 	skips := map[string][]string{torporv1alpha1.SkipUntilAnnotation: ends, torporv1alpha1.SkipUntilNotedAnnotation: endNotes}
-	foreign := union(skips, map[string][]string{"example.com/a": {"1", "2"}})
+	ofEveryKind := union(skips, map[string][]string{"example.com/a": {"1", "2"}})
 	return []notedKind{
 		{
-			kind: clusterDeployments(), others: union(of(""), requester(""), foreign),
+			kind: clusterDeployments(), others: union(of(""), requester(""), ofEveryKind),
 			field: "powerState", values: []any{string(hivev1.PowerStateHibernating), string(hivev1.PowerStateRunning)},
 		},
-		{kind: slumbers(), others: union(of(""), requester(""), foreign), field: "suspend", values: []any{true, false}},
+		{kind: slumbers(), others: union(of(""), requester(""), ofEveryKind), field: "suspend", values: []any{true, false}},
 		{
 			kind: mysqlClusters(),
 			switches: map[string][]string{
 				mocov1beta2.ClusteringStoppedAnnotation: values, mocov1beta2.ReconciliationStoppedAnnotation: values,
 				mocov1beta2.StoppedInstancesAnnotation: {"[0]", " [ 0 ,12]", "[]", "[0", "[-1]"},
 			},
-			others: union(of(""), of("clustering-"), of("reconciliation-"), of("instances-"), requester("clustering-"), requester("reconciliation-"), requester("instances-"), foreign),
+			others: union(of(""), of("clustering-"), of("reconciliation-"), of("instances-"), requester("clustering-"), requester("reconciliation-"), requester("instances-"), ofEveryKind),
 		},
-		{kind: deployments(), switches: switched, others: union(of(""), requester(""), record, foreign)},
-		{kind: kustomizations(), switches: switched, others: union(of(""), requester(""), record, foreign)},
+		{kind: deployments(), switches: switched, others: union(of(""), requester(""), record, ofEveryKind)},
+		{kind: kustomizations(), switches: switched, others: union(of(""), requester(""), record, ofEveryKind)},
 	}
 }
 

@@ -114,9 +114,9 @@ func verbs() []verb {
 		}
 	}
 	notes, nothing := func(k kind) []string { return k.notes }, func(kind) map[string]any { return nil }
-	until, untilNotes := func(kind) []string { return []string{torporv1alpha1.UntilAnnotation} }, func(kind) []string { return []string{torporv1alpha1.UntilNotedAnnotation} }
-	skip := with(with(nothing, func(kind) []string { return []string{torporv1alpha1.SkipUntilAnnotation} }, skippedUntil),
-		func(kind) []string { return []string{torporv1alpha1.SkipUntilNotedAnnotation} }, skippedUntil+" by "+forged)
+	ofEveryKind := func(name string) func(kind) []string { return func(kind) []string { return []string{name} } }
+	until, untilNotes := ofEveryKind(torporv1alpha1.UntilAnnotation), ofEveryKind(torporv1alpha1.UntilNotedAnnotation)
+	skip := with(with(nothing, ofEveryKind(torporv1alpha1.SkipUntilAnnotation), skippedUntil), ofEveryKind(torporv1alpha1.SkipUntilNotedAnnotation), skippedUntil+" by "+forged)
 	type steps = []func(kind) map[string]any
 	return []verb{
 		{name: "stop", change: stop, stoppedBy: you},
