@@ -33,6 +33,8 @@ func TestNotesNameTheLastWriter(t *testing.T) {
 		"an end that is taken away":         {annotations{until: "8h", note: "8h by bob"}, annotations{note: "8h by bob"}, "", ""},
 		"a note about an earlier end":       {annotations{until: "9h", note: "8h by bob"}, annotations{until: "9h"}, "8h by bob", ""},
 		"a longer text than any end":        {nil, annotations{until: strings.Repeat("9h", 40)}, "", ""},
+		"as many characters as an end has":  {nil, annotations{until: strings.Repeat("ü", 64)}, strings.Repeat("ü", 64) + " by alice", "alice"},
+		"an end that says nothing":          {nil, annotations{until: ""}, " by alice", ""},
 		"a text that has the word of notes": {nil, annotations{until: "8h by bob"}, "8h by bob by alice", "alice"},
 	} {
 		t.Run(name, func(t *testing.T) {

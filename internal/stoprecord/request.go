@@ -80,10 +80,12 @@ func ReadAuthor(annotations map[string]string, name string) string {
 // NextAuthorNote is the note about an annotation with a time, of a request in which a user makes annotations of those of before; empty if there
 // is to be none. Texts that are longer than any time are not noted.
 func NextAuthorNote(before, annotations map[string]string, name, user string) string {
-	switch text := annotations[name]; {
-	case text == "" || len(text) > maxUntil:
+	text, isThere := annotations[name]
+	old, wasThere := before[name]
+	switch {
+	case !isThere || utf8.RuneCountInString(text) > maxUntil: // The policies count characters.
 		return ""
-	case text == before[name]:
+	case wasThere && text == old:
 		return before[name+torporv1alpha1.NotedSuffix]
 	default:
 		return text + noteSeparator + user

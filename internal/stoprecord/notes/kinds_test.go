@@ -43,7 +43,7 @@ func expectNext(t *testing.T, want, found map[string]string) {
 }
 
 func TestNextOfCluster(t *testing.T) {
-	longest := strings.Repeat("ü", maxTime)
+	longest := strings.Repeat("ü", 64)
 	for name, row := range map[string]struct {
 		wasStopped, isStopped bool
 		version               string
@@ -170,7 +170,7 @@ func TestNextOfWorkload(t *testing.T) {
 			"", annotations(saved, "{}", ofSlumber, "x"), annotations(foreign, "b"), annotations(saved, "{}", ofSlumber, "x", foreign, "b"),
 		},
 		"an end that is no end loses its note when all is put back": {
-			"", annotations(record, "[1]", until, strings.Repeat("x", maxTime+1), noted, "x"), nil, annotations(record, "[1]", until, strings.Repeat("x", maxTime+1)),
+			"", annotations(record, "[1]", until, strings.Repeat("x", 65), noted, "x"), nil, annotations(record, "[1]", until, strings.Repeat("x", 65)),
 		},
 		"what was saved may be removed alone": {"", annotations(saved, "{}"), nil, annotations()},
 		"the manager writes its record":       {"torpor-workloads", annotations(record, "[1]", saved, "{}"), annotations(record, "[2]"), annotations(record, "[2]")},

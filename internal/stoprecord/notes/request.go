@@ -6,20 +6,13 @@ package notes
 
 import (
 	"maps"
-	"unicode/utf8"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
-const (
-	// versionOfNew is noted of an object that was not there before.
-	versionOfNew = "new"
-	// maxTime is how many characters a time may have that is noted: longer texts are none.
-	maxTime = 64
-	// noteSeparator is between what was written and who did.
-	noteSeparator = " by "
-)
+// versionOfNew is noted of an object that was not there before.
+const versionOfNew = "new"
 
 // Request is one that the API server is asked for.
 type Request struct {
@@ -109,13 +102,9 @@ func (r Request) keeps(name string) bool {
 
 // noteAuthor notes who wrote an annotation with a time, and what.
 func (r Request) noteAuthor(next map[string]string, name string) {
-	text, isThere := next[name]
-	switch {
-	case !isThere || utf8.RuneCountInString(text) > maxTime:
+	if note := stoprecord.NextAuthorNote(r.Before, next, name, r.User); note != "" {
+		next[name+torporv1alpha1.NotedSuffix] = note
+	} else {
 		delete(next, name+torporv1alpha1.NotedSuffix)
-	case r.keeps(name):
-		r.restore(next, name+torporv1alpha1.NotedSuffix)
-	default:
-		next[name+torporv1alpha1.NotedSuffix] = text + noteSeparator + r.User
 	}
 }
