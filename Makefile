@@ -58,11 +58,11 @@ unit: ## Run the tests that need no cluster and no download (under a minute warm
 test: local torpor mysql s3 helm ## Run all tests with everything they need (about ten minutes warm)
 	@$(MAKE) --jobs=2 test-torpor test-library # Tests wait more than they work.
 test-torpor:
-	@packages="$$(go list ./...)" && $(GOTEST) -p 3 $$(echo "$$packages" | grep -v /internal/hibernation$$) && cd local && $(GOTEST) -p 1 ./cloud/... ./figures/... ./loopback/... ./pki/...
+	@packages="$$(go list ./...)" && $(GOTEST) -p $(or $(P),3) $$(echo "$$packages" | grep -v /internal/hibernation$$) && cd local && $(GOTEST) -p 1 ./cloud/... ./figures/... ./loopback/... ./pki/...
 test-library:
 	@cd conditional && $(GOTEST) -p 1 ./... && (cd bench && $(GOTEST) ./...) && cd .. && CGO_ENABLED=0 $(subst -race,-trimpath,$(GOTEST)) ./internal/hibernation
-test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight busy loops, which end with their shell; without the race detector, which `make test` has
-	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; for i in $$(seq $(or $(N),1)); do $(MAKE) test GOTEST="CGO_ENABLED=0 $(subst -race,-trimpath,$(GOTEST))" || exit; done
+test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight busy loops, which end with their shell; P=2 packages at once, without the race detector, which `make test` has
+	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; for i in $$(seq $(or $(N),1)); do $(MAKE) test P=$(or $(P),2) GOTEST="CGO_ENABLED=0 $(subst -race,-trimpath,$(GOTEST))" || exit; done
 test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
 	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
 test-release: release helm
