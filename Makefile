@@ -7,7 +7,7 @@ BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags="-s -w"
 PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(BIN)/torpor TORPOR_S3=$(BIN)/versitygw TORPOR_HELM=$(BIN)/helm \
   TORPOR_MYSQL=$(CURDIR)/.cache/mysql TORPOR_NODE=$(CURDIR)/.cache/node TORPOR_NOVA=$(CURDIR)/.cache/nova TORPOR_LIBVIRT=$(CURDIR)/.cache/libvirt TORPOR_ENGINE=$(CURDIR)/.cache/engine TORPOR_BMC=$(CURDIR)/.cache/bmc TORPOR_GUEST=$(CURDIR)/.cache/guest
 $(foreach part,$(PARTS),$(eval export $(part))) # In the environment: tests look for processes by their command lines.
-GOTEST  := go test -race -shuffle=on -timeout=60m
+GOTEST  := go test -race -shuffle=on -timeout=60m -vet=off -ldflags=-s # Vet is in `make verify`; of symbols a stack trace needs none.
 GOBENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench go test -v -count=1 -timeout=60m
 MAKEFLAGS += --no-print-directory
 .PHONY: $(shell sed -nE 's/^([a-z0-9 -]+):( .*)?$$/\1/p' $(firstword $(MAKEFILE_LIST)))
