@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,6 +70,7 @@ func (e *pageEnv) startPage(t testing.TB, cfg *rest.Config) (address string) {
 // createAccount makes a service account and returns its token. verbs are what it may do with all that can be stopped in a namespace.
 func (e *pageEnv) createAccount(t testing.TB, namespace, name string, verbs ...string) (user, token string) {
 	t.Helper()
+	user = "system:serviceaccount:" + namespace + ":" + name
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	e.ExpectCreated(t, account)
 	if len(verbs) > 0 {
@@ -76,10 +78,11 @@ func (e *pageEnv) createAccount(t testing.TB, namespace, name string, verbs ...s
 		e.ExpectCreated(t,
 			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{Verbs: verbs, APIGroups: []string{"*"}, Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps", "deployments", "kustomizations"}}}},
 			&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}}})
+		e.AwaitRight(t, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verbs[0], Group: "hive.openshift.io", Resource: "clusterdeployments"}, user)
 	}
 	request := &authenticationv1.TokenRequest{}
 	testenv.ExpectNoError(t, e.Client.SubResource("token").Create(t.Context(), account, request))
-	return "system:serviceaccount:" + namespace + ":" + name, request.Status.Token
+	return user, request.Status.Token
 }
 
 // browser is what somebody looks at the page with; it keeps cookies.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -72,5 +73,17 @@ func TestLogBufferFeedsLoggers(t *testing.T) {
 	}
 	if last := log.LastLines(1); strings.Contains(last, "first") || !strings.Contains(last, "second") {
 		t.Errorf("expected the second line only, found %q", last)
+	}
+}
+
+func TestGrantedRightsHoldAtOnce(t *testing.T) {
+	env := StartAPIServer(t)
+	env.GrantRights(t, "ada", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"list"}})
+	for user, mayList := range map[string]bool{"ada": true, "eve": false} {
+		c, err := client.New(env.ImpersonateUser(user), client.Options{Scheme: env.Client.Scheme(), Mapper: env.Client.RESTMapper()})
+		ExpectNoError(t, err)
+		if err := c.List(t.Context(), &corev1.NamespaceList{}); (err == nil) != mayList {
+			t.Errorf("%s lists namespaces: expected that to be allowed: %t, found %v", user, mayList, err)
+		}
 	}
 }

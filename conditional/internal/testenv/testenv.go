@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,8 +83,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// GrantRight lets a user do what the rules say, everywhere.
-func GrantRight(t testing.TB, c client.Client, name, user string, rules ...rbacv1.PolicyRule) {
+// GrantRight lets a user do what the rules say, everywhere, and returns when the API server does: its authorizer hears of roles by a watch.
+func GrantRight(t *testing.T, c client.Client, name, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	named := metav1.ObjectMeta{Name: name}
 	Must(t, c.Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: named, Rules: rules}))
@@ -90,6 +92,23 @@ func GrantRight(t testing.TB, c client.Client, name, user string, rules ...rbacv
 		ObjectMeta: named, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}))
+	for _, rule := range rules {
+		Eventually(t, user+" may "+rule.Verbs[0]+" "+rule.Resources[0], func(ctx context.Context) (bool, error) {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: firstRight(rule)}}
+			err := c.Create(ctx, review)
+			return review.Status.Allowed, err
+		})
+	}
+}
+
+// firstRight is the first one that a rule about resources grants.
+func firstRight(rule rbacv1.PolicyRule) *authorizationv1.ResourceAttributes {
+	right := &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0]}
+	right.Resource, right.Subresource, _ = strings.Cut(rule.Resources[0], "/")
+	if len(rule.ResourceNames) > 0 {
+		right.Name = rule.ResourceNames[0]
+	}
+	return right
 }
 
 // Custom is an object of a kind that a test makes up.

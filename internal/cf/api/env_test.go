@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -229,20 +228,8 @@ func (e *testEnv) bindRole(t *testing.T, namespace, role string, subject rbacv1.
 // awaitBinding waits until the API server knows a binding.
 func (e *testEnv) awaitBinding(t *testing.T, user string, groups []string, namespace string) {
 	t.Helper()
-	testenv.Eventually(t, user+" is let in", func() error {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user, Groups: groups, ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Namespace: namespace, Verb: "list", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps",
-			},
-		}}
-		if err := e.Client.Create(t.Context(), review); err != nil {
-			return err
-		}
-		if !review.Status.Allowed {
-			return errors.New("not yet")
-		}
-		return nil
-	})
+	mayList := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps"}
+	e.AwaitRight(t, mayList, user, groups...)
 }
 
 // createApp returns an app with a droplet, as a push leaves it.

@@ -306,7 +306,7 @@ func TestOrgsAndSpacesComeAndGo(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "ada"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "torpor-cf-admin"},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: "ada"}},
 	})
-	testenv.Eventually(t, "ada is let in", func() error { return w.requireMayList(t, "ada", "default") })
+	w.awaitMayList(t, "ada", "default")
 	ada, alice := w.newCaller(t, "ada"), w.newCaller(t, "alice")
 	guid := func(body string) string { return conversation.JSONField(t, body, "guid") }
 	org := guid(ada.expectStatus(t, http.StatusCreated, "POST", "/v3/organizations", `{"name":"second"}`))

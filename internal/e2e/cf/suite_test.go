@@ -181,7 +181,7 @@ func (w *env) createSpace(t *testing.T) string {
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: account}},
 		})
-		testenv.Eventually(t, account+" is let in", func() error { return w.requireMayList(t, account, name) })
+		w.awaitMayList(t, account, name)
 	}
 	testenv.Eventually(t, "the API knows the space", func() error {
 		a, err := w.newCaller(t, "alice").send(t.Context(), http.MethodGet, "/v3/spaces/"+name, "")
@@ -193,17 +193,11 @@ func (w *env) createSpace(t *testing.T) string {
 	return name
 }
 
-func (w *env) requireMayList(t *testing.T, account, namespace string) error {
+// awaitMayList returns when an account may see the apps of a namespace.
+func (w *env) awaitMayList(t *testing.T, account, namespace string) {
 	t.Helper()
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:" + system + ":" + account, ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: "list", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps",
-		},
-	}}
-	if err := w.Client.Create(t.Context(), review); err != nil {
-		return err
-	}
-	return testenv.ErrorIf(!review.Status.Allowed, "not yet")
+	mayList := authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "list", Group: korifiv1alpha1.GroupVersion().Group, Resource: "cfapps"}
+	w.AwaitRight(t, mayList, "system:serviceaccount:"+system+":"+account)
 }
 
 func (w *env) requireLabel(t testing.TB, namespace, label string) error {

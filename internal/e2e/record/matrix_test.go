@@ -201,15 +201,12 @@ func (h *managedHub) expectEveryoneNamed(t *testing.T, roles []role, want int) {
 // allowCarol lets carol do what she has to, and no more.
 func (h *managedHub) allowCarol(t *testing.T) {
 	t.Helper()
-	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "stopper"}
-	h.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Rules: []rbacv1.PolicyRule{{
+	h.GrantRights(t, "carol", rbacv1.PolicyRule{
 		APIGroups: []string{"hive.openshift.io", "moco.cybozu.com", "korifi.cloudfoundry.org"}, Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps"},
 		Verbs: []string{"get", "create", "patch"},
-	}, {
+	}, rbacv1.PolicyRule{
 		APIGroups: []string{"apps", "batch", "kustomize.toolkit.fluxcd.io"}, Resources: []string{"deployments", "statefulsets", "cronjobs", "kustomizations"},
 		Verbs: []string{"get", "create", "patch"},
-	}}}, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: role, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "carol"}},
 	})
 }
 

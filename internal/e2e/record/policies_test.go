@@ -11,7 +11,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -260,13 +259,9 @@ func TestStopVerbs(t *testing.T) {
 // grantWrites lets a user write these kinds, with verbs beside that.
 func (h *policyHub) grantWrites(t *testing.T, user string, verbs []string) {
 	t.Helper()
-	name := metav1.ObjectMeta{Name: strings.ReplaceAll(user, ":", "-")}
-	h.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
+	h.GrantRights(t, user, rbacv1.PolicyRule{
 		APIGroups: []string{"hive.openshift.io", mocov1beta2.GroupVersion().Group, korifiv1alpha1.GroupVersion().Group, "apps", fluxKind("").Group, torporv1alpha1.GroupVersion().Group},
 		Resources: []string{"clusterdeployments", "mysqlclusters", "cfapps", "deployments", "kustomizations", "slumbers"},
 		Verbs:     append([]string{"get", "patch"}, verbs...),
-	}}}, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
-		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
 	})
 }

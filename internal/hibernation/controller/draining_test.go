@@ -120,10 +120,8 @@ func (e *env) uncordon(t *testing.T) {
 func (e *env) kubeconfigOf(t *testing.T, namespace string, rules []rbacv1.PolicyRule) map[string][]byte {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "limited"}}
-	name, role := metav1.ObjectMeta{Name: namespace + "-limited"}, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: namespace + "-limited"}
-	e.ExpectCreated(t, account, &rbacv1.ClusterRole{ObjectMeta: name, Rules: rules}, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: name, RoleRef: role, Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account.Name}},
-	})
+	e.ExpectCreated(t, account)
+	e.GrantRights(t, "system:serviceaccount:"+namespace+":"+account.Name, rules...)
 	token := &authenticationv1.TokenRequest{}
 	testenv.ExpectNoError(t, e.Client.SubResource("token").Create(t.Context(), account, token))
 	data, err := clientcmd.Write(clientcmdapi.Config{

@@ -71,13 +71,7 @@ func TestStopVerbs(t *testing.T) {
 	t.Parallel()
 	s := startPolicyServer(t, "verbs.yaml")
 	grant := func(user string, verbs ...string) {
-		name := metav1.ObjectMeta{Name: user}
-		s.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"hive.openshift.io"}, Resources: []string{"clusterdeployments"}, Verbs: append(verbs, "create", "get", "patch"),
-		}}}, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-			Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
-		})
+		s.GrantRights(t, user, rbacv1.PolicyRule{APIGroups: []string{"hive.openshift.io"}, Resources: []string{"clusterdeployments"}, Verbs: append(verbs, "create", "get", "patch")})
 	}
 	grant("writer")
 	grant("stopper", "hibernate")

@@ -52,12 +52,7 @@ func TestHubIsLookedAt(t *testing.T) {
 	if _, err := (Observer{Config: stranger, Namespace: "torpor-system", Clock: clock.RealClock{}}).Observe(t.Context()); err == nil || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("expected that a stranger may not look, found %v", err)
 	}
-	env.ExpectCreated(t,
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get"}}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "viewer"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "viewer"},
-			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "viewer"}},
-		})
+	env.GrantRights(t, "viewer", rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get"}})
 	check("somebody who may only look is told so", env.ImpersonateUser("viewer", "system:authenticated"),
 		map[preflight.Check]preflight.CheckState{preflight.RightsCheck: preflight.Failed}, "found none to create namespaces")
 	for name, row := range map[string]struct {

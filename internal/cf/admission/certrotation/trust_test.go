@@ -188,15 +188,14 @@ func TestOptionalConfigurationsAreTrustedWhereTheyAre(t *testing.T) {
 
 	t.Log("The rights of an earlier version know nothing of it.")
 	names := []string{configurationName}
-	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "earlier"}
-	hub.ExpectCreated(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, ResourceNames: names, Verbs: []string{"get", "patch"}},
-		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
-		{APIGroups: []string{korifiv1alpha1.CFAppKind().Group}, Resources: []string{"cfapps"}, Verbs: []string{"list"}},
-	}}, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: role, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "earlier"}}})
+	hub.GrantRights(t, "earlier",
+		rbacv1.PolicyRule{APIGroups: []string{admissionregistrationv1.GroupName}, Resources: []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}, ResourceNames: names, Verbs: []string{"get", "patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get"}},
+		rbacv1.PolicyRule{APIGroups: []string{korifiv1alpha1.CFAppKind().Group}, Resources: []string{"cfapps"}, Verbs: []string{"list"}},
+	)
 	earlier, err := client.New(hub.ImpersonateUser("earlier"), client.Options{Scheme: hub.Client.Scheme(), Mapper: hub.Client.RESTMapper()})
 	testenv.ExpectNoError(t, err)
 	r.Reader = earlier
-	testenv.Eventually(t, "the API server knows the role", func() error { return r.rotate(t.Context()) })
+	testenv.ExpectNoError(t, r.rotate(t.Context()))
 	r.expectTrust(t)
 }
