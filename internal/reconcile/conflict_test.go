@@ -14,11 +14,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -118,5 +121,47 @@ func TestAConflictThatStays(t *testing.T) {
 				t.Errorf("expected the status to be written, found %q and %v", pod.Status.Message, err)
 			}
 		})
+	}
+}
+
+// TestWhatIsStoredIsTold has somebody change an object between the write of its status and that of the annotation that remembers it.
+func TestWhatIsStoredIsTold(t *testing.T) {
+	t.Parallel()
+	env := testenv.StartAPIServer(t)
+	namespace, isOn, refused := env.CreateNamespace(t), &atomic.Bool{}, &atomic.Int64{}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	env.ExpectCreated(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}})
+	env.ExpectCreated(t, pod)
+	c, err := client.New(env.WithTransport(func(next http.RoundTripper) http.RoundTripper {
+		return conflictingWrites{next, "/pods/p", isOn, refused}
+	}).Config, client.Options{Scheme: env.Client.Scheme()})
+	testenv.ExpectNoError(t, err)
+	recorder, saves := events.NewFakeRecorder(10), 0
+	pass := &reconcile.Pass[*corev1.Pod, string, int]{
+		Client: c, Recorder: recorder, Clock: clock.RealClock{}, Owner: "tester", RemembersAlways: true,
+		New:     func() *corev1.Pod { return &corev1.Pod{} },
+		Observe: func(_ context.Context, pod *corev1.Pod) (string, error) { return pod.Status.Message, nil },
+		Decide:  func(string) int { return 0 },
+		Report: func(pod *corev1.Pod, before string, _ int, _ *reconcile.RefusedError) reconcile.FollowUp {
+			if pod.Status.Message = "found"; before == "found" {
+				return reconcile.FollowUp{}
+			}
+			return reconcile.FollowUp{Events: []decision.Event{{Reason: "Found", Note: "it"}}, AfterSave: func() { saves++ }}
+		},
+		Remember: func(pod *corev1.Pod) map[string]any { return map[string]any{"message": pod.Status.Message} },
+	}
+	request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
+	for _, conflicts := range []bool{true, false} {
+		isOn.Store(conflicts)
+		if _, err := pass.Reconcile(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(recorder.Events) != 1 || saves != 1 || refused.Load() != 1 {
+		t.Errorf("expected one event, one count and one refused write, found %d, %d and %d", len(recorder.Events), saves, refused.Load())
+	}
+	testenv.ExpectNoError(t, env.Client.Get(t.Context(), request.NamespacedName, pod))
+	if text := pod.Annotations[statusannotation.KeyOf("tester")]; !strings.Contains(text, "found") {
+		t.Errorf("expected the annotation to be written by the next pass, found %q", text)
 	}
 }

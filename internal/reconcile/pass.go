@@ -245,6 +245,9 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 		}
 	}
 	written, err := p.writeStatus(ctx, obj.before, obj.after, out.RemembersLater)
+	if err == nil || written.isStored { // The next pass finds no news in what is stored.
+		p.tell(obj.after, out, written)
+	}
 	switch {
 	case k8serrors.IsConflict(err):
 		return p.loseRace(req, obj.before, err)
@@ -258,10 +261,6 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	if obj.isReplaced() {
 		p.noteWritten(req, obj)
 	}
-	p.emitEvents(obj.after, append(out.Events, lostFieldsEvents(written.firstLost)...))
-	if out.AfterSave != nil {
-		out.AfterSave()
-	}
 	if failure != nil {
 		return ctrl.Result{}, failure
 	}
@@ -274,10 +273,13 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	return ctrl.Result{RequeueAfter: out.RequeueAfter, Priority: new(priorityOf(out))}, nil
 }
 
-// emitEvents tells of what has happened once no stop is waited for that is overdue.
-func (p *Pass[T, S, P]) emitEvents(obj T, events []decision.Event) {
-	if len(events) > 0 {
+// tell emits events, once no stop is waited for that is overdue, and counts.
+func (p *Pass[T, S, P]) tell(obj T, out FollowUp, written statusWrite) {
+	if events := append(out.Events, lostFieldsEvents(written.firstLost)...); len(events) > 0 {
 		p.Ends.tell(func() { EmitEvents(p.Recorder, obj, events) })
+	}
+	if out.AfterSave != nil {
+		out.AfterSave()
 	}
 }
 

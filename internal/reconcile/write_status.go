@@ -27,6 +27,8 @@ import (
 type statusWrite struct {
 	// changed is whether anything was written.
 	changed bool
+	// isStored is whether the status was written and keeps everything, whatever has become of the annotation.
+	isStored bool
 	// firstLost are the fields that were found to be lost by this write and were not known before.
 	firstLost []string
 	// unkept are the fields that neither the status nor an annotation keeps.
@@ -51,6 +53,7 @@ func (p *Pass[T, S, P]) writeStatus(ctx context.Context, stored, after T, rememb
 		done.firstLost = append(done.firstLost, write.firstLost...)
 		stored, _ = after.DeepCopyObject().(T)
 	}
+	done.isStored = done.changed && len(done.unkept) == 0
 	annotated, kept, err := p.rememberStatus(ctx, after, remembersLater)
 	done.changed = done.changed || annotated
 	// Conditions are reports, and no decision waits for them.
