@@ -263,19 +263,24 @@ func TestCanaryWaitsAtEachStep(t *testing.T) {
 	a.expectOnlyRevision(t, "1")
 }
 
+// createUnendingDeployment makes a deployment whose instance starts for an hour, and sees to it that what is deployed later comes up.
+func (a *app) createUnendingDeployment(t *testing.T) *torporv1alpha1.CFDeployment {
+	t.Helper()
+	a.setCommand(t, "HOLLOW_START=1h ./app")
+	a.waitUntilRunning(t)
+	d := a.createDeployment(t, "first", torporv1alpha1.CFDeploymentSpec{})
+	a.waitForRevisions(t, "0", "1")
+	a.waitForDeployment(t, d, torporv1alpha1.DeployingState)
+	a.setCommand(t, "./app")
+	return d
+}
+
 // A restart in the middle of a deployment ends it, and its revision is the newest.
 func TestRestartSupersedesADeployment(t *testing.T) {
 	e := shared.Get(t)
-	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=500ms ./app"})
+	a := e.createApp(t, appOptions{instances: 2})
 	a.waitUntilRunning(t)
-	first := a.createDeployment(t, "first", torporv1alpha1.CFDeploymentSpec{})
-	testenv.Eventually(t, "it has begun", func() error {
-		if a.getApp(t).Annotations[revisionAnnotation] != "1" {
-			return fmt.Errorf("found %s", a.getApp(t).Annotations[revisionAnnotation])
-		}
-		return nil
-	})
-	a.waitForDeployment(t, first, torporv1alpha1.DeployingState)
+	first := a.createUnendingDeployment(t)
 	a.requestRestart(t, "once")
 	a.waitForDeployment(t, first, torporv1alpha1.SupersededState)
 	a.waitUntilRunning(t)
@@ -285,15 +290,9 @@ func TestRestartSupersedesADeployment(t *testing.T) {
 // Of two deployments that are made at once the later one counts, and cancelling the other changes nothing.
 func TestLaterDeploymentSupersedesAnEarlierOne(t *testing.T) {
 	e := shared.Get(t)
-	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_START=500ms ./app"})
+	a := e.createApp(t, appOptions{instances: 2})
 	a.waitUntilRunning(t)
-	first := a.createDeployment(t, "first", torporv1alpha1.CFDeploymentSpec{})
-	testenv.Eventually(t, "it has begun", func() error {
-		if found := a.getApp(t).Annotations[revisionAnnotation]; found != "1" {
-			return fmt.Errorf("found revision %s", found)
-		}
-		return nil
-	})
+	first := a.createUnendingDeployment(t)
 	second := a.createDeployment(t, "second", torporv1alpha1.CFDeploymentSpec{})
 	a.waitForDeployment(t, first, torporv1alpha1.SupersededState)
 	a.patchDeployment(t, first, `{"spec":{"cancelled":true}}`)
@@ -313,11 +312,14 @@ func TestSixDeploymentsAtOnceLeaveOneRevision(t *testing.T) {
 	for i := range deployments {
 		d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: fmt.Sprint(a.name, "-", i)}}
 		d.Spec.AppRef.Name, deployments[i] = a.name, d
+		d.Spec.Strategy = torporv1alpha1.CanaryDeployment // None is through before all of them are made.
 		creations.Go(func() { errs[i] = a.Client.Create(t.Context(), d) })
 	}
 	creations.Wait()
 	testenv.ExpectNoError(t, errors.Join(errs...))
 	last := slices.MaxFunc(deployments, revision.CompareByAge)
+	a.waitForDeployment(t, last, torporv1alpha1.PausedState)
+	a.patchDeployment(t, last, `{"spec":{"continuedSteps":1}}`)
 	a.waitForDeployment(t, last, torporv1alpha1.DeployedState)
 	for _, d := range deployments {
 		if d != last {
