@@ -253,15 +253,9 @@ func (e *env) collectWritten(t *testing.T) map[string]string {
 // An app that is deleted in the middle of a deployment takes both revisions with it, and the deployment is over.
 func TestAppIsDeletedDuringADeployment(t *testing.T) {
 	e := shared.Get(t)
-	a := e.createApp(t, appOptions{instances: 2, command: "HOLLOW_STOP=1s HOLLOW_START=1s ./app"})
+	a := e.createApp(t, appOptions{instances: 2})
 	a.waitUntilRunning(t)
-	d := a.createDeployment(t, "one", rolling())
-	testenv.Eventually(t, "two revisions are there", func() error {
-		if n := len(a.listLRPs(t)); n != 2 {
-			return fmt.Errorf("found %d LRPs", n)
-		}
-		return nil
-	})
+	d := a.createUnendingDeployment(t)
 	a.deleteAndWait(t)
 	testenv.Eventually(t, "the deployment is over", func() error {
 		err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)
