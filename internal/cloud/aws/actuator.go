@@ -2,7 +2,7 @@
 
 // Package aws stops and starts the EC2 machines of clusters.
 //
-// Reading order: credentials.go (the Secret) → client_cache.go (one client per account, region and endpoint) → actuator.go
+// Reading order: credentials.go (the Secret) → client.go (one client per account, region and endpoint) → actuator.go
 // (one bad machine does not hold the others) → errors.go (messages for users).
 package aws
 
@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -60,7 +61,7 @@ type Options struct {
 // Actuator stops and starts machines at EC2. It is safe for concurrent use.
 type Actuator struct {
 	options Options
-	clients clientCache
+	clients *rest.AccountCache[*accountClient]
 	// identity is the manager's own at AWS, once a role was taken; the lock of clients guards it.
 	identity *awssdk.Config
 }
@@ -76,7 +77,7 @@ func New(o Options) *Actuator {
 	if o.Attempts == 0 {
 		o.Attempts = 4
 	}
-	return &Actuator{options: o, clients: clientCache{known: map[clientKey]*accountClient{}}}
+	return &Actuator{options: o, clients: rest.NewAccountCache[*accountClient]()}
 }
 
 // Platform implements actuator.Actuator.

@@ -4,7 +4,6 @@ package aws
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"path"
 	"strings"
@@ -58,13 +57,12 @@ func (a *Actuator) clientForRole(ctx context.Context, role actuator.Role, region
 		return nil, otherErrorf("spec.platform.aws.credentialsAssumeRole: expected a role that --aws-assume-roles lists for the namespace %s, found %.200q: "+
 			"have it listed, or use credentialsSecretRef", role.Namespace, role.Name)
 	}
-	fingerprint := strings.Join([]string{"role", role.Name, role.ExternalID, role.Namespace, region}, "\x00")
-	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) {
+	return a.clients.GetOrBuild([]string{"role", role.Name, role.ExternalID, role.Namespace, region}, func(name string) (*accountClient, error) {
 		session, err := a.newSession(ctx, role, region)
 		if err != nil {
 			return nil, err
 		}
-		c, err := a.newClient(ctx, session, region, a.options.Endpoint)
+		c, err := a.newClient(ctx, session, region, a.options.Endpoint, name)
 		if err != nil {
 			return nil, err
 		}

@@ -161,6 +161,29 @@ func TestRolesThatAreNotTaken(t *testing.T) {
 	})
 }
 
+// A tenant may put anything into a Secret, also what another tenant's role is known by.
+func TestASecretThatSpellsARoleIsNotThatRole(t *testing.T) {
+	c := roleCloud{lifetime: time.Hour}
+	a, ofRole := c.start(t, testTenant+"="+testRole)
+	ofRole.Role.ExternalID = ""
+	if _, err := a.Observe(t.Context(), ofRole); err != nil {
+		t.Fatal(err)
+	}
+	account, err := a.AccountOf(t.Context(), ofRole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spelled := actuator.Target{InfraID: ofRole.InfraID, Namespace: "team-b", Region: testTenant, Credentials: map[string][]byte{
+		accessKeyID: []byte("role"), secretAccessKey: []byte(testRole), endpointURL: []byte(ofRole.Region),
+	}}
+	if _, err := a.Observe(t.Context(), spelled); err == nil {
+		t.Errorf("expected an error, found the machines of %s", testTenant)
+	}
+	if found, _ := a.AccountOf(t.Context(), spelled); found == account {
+		t.Errorf("expected another account than that of %s", testTenant)
+	}
+}
+
 func TestParseAssumableRoles(t *testing.T) {
 	for _, bad := range []string{"", testRole, "=" + testRole, "team-a=", "team-a=role", "team-a=arn:[", "a=b=c"} {
 		if _, err := ParseAssumableRoles([]string{bad}); err == nil {

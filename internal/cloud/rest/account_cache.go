@@ -5,7 +5,7 @@ package rest
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
+	"fmt"
 	"sync"
 
 	"k8s.io/utils/lru"
@@ -23,11 +23,14 @@ type AccountCache[T any] struct {
 // NewAccountCache returns an empty cache.
 func NewAccountCache[T any]() *AccountCache[T] { return &AccountCache[T]{known: lru.New(maxAccounts)} }
 
-// GetOrBuild returns the account that has these fields, which may be secrets and hold no NUL, or builds it. It has a name that holds none of
-// them. One account is built at a time: two of one project would both log in.
+// GetOrBuild returns the account that has these fields, which may be secrets, or builds it. It has a name that holds none of them. Accounts of
+// different kinds need a first field that says which. One account is built at a time: two of one project would both log in.
 func (a *AccountCache[T]) GetOrBuild(fields []string, build func(name string) (T, error)) (T, error) {
-	sum := sha256.Sum256([]byte(strings.Join(fields, "\x00")))
-	name := hex.EncodeToString(sum[:])
+	hash := sha256.New()
+	for _, field := range fields {
+		_, _ = fmt.Fprintf(hash, "%d:%s", len(field), field) // A hash takes everything.
+	}
+	name := hex.EncodeToString(hash.Sum(nil))
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if found, ok := a.known.Get(name); ok {

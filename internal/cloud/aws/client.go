@@ -4,12 +4,9 @@ package aws
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -22,20 +19,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 )
 
-// maxCachedClients is how many clients are kept: far more than one hub has accounts and regions.
-const maxCachedClients = 256
-
-// clientKey is the SHA-256 of everything a client is made of.
-type clientKey [sha256.Size]byte
-
-// clientCache keeps the clients in use. Each has its own retry quota, so that an account that is throttled does not use up
-// the attempts of others; all share one pool of connections.
-type clientCache struct {
-	mu    sync.Mutex
-	known map[clientKey]*accountClient
-	uses  uint64
-}
-
+// accountClient speaks for the machines of an account in a region. It has a retry quota of its own, so that an account that is throttled
+// does not use up the attempts of others; all share one pool of connections.
 type accountClient struct {
 	api          *ec2.Client
 	region, host string
@@ -45,10 +30,9 @@ type accountClient struct {
 	isTrusted bool
 	secrets   []string
 	timeout   time.Duration
-	lastUse   uint64
 	// session is that of a role; nil for the keys of a Secret.
 	session *awssdk.CredentialsCache
-	// account is the client's name outside: its key, as text.
+	// account is the client's name outside: a hash of all that it is made of.
 	account string
 }
 
@@ -65,11 +49,10 @@ func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountCl
 		return nil, err
 	}
 	endpoint := keys.endpointOrDefault(a.options.Endpoint)
-	// The cache is indexed by a hash, so that no key of a map is a secret. NUL cannot be part of any of the values.
-	fingerprint := strings.Join([]string{keys.id, keys.secret, keys.token, t.Region, endpoint}, "\x00")
-	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) {
+	// The first field keeps a Secret, into which a tenant may write anything, from being taken for the role of another.
+	return a.clients.GetOrBuild([]string{"keys", keys.id, keys.secret, keys.token, t.Region, endpoint}, func(name string) (*accountClient, error) {
 		static := awssdk.Credentials{AccessKeyID: keys.id, SecretAccessKey: keys.secret, SessionToken: keys.token, Source: "Secret"}
-		c, err := a.newClient(ctx, awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return static, nil }), t.Region, endpoint)
+		c, err := a.newClient(ctx, awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return static, nil }), t.Region, endpoint, name)
 		if err == nil {
 			c.secrets = keys.secretValues()
 		}
@@ -80,34 +63,7 @@ func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountCl
 	})
 }
 
-// getOrBuild returns the known client or makes one, and drops the one that was not used for longest when there are too many.
-func (c *clientCache) getOrBuild(key clientKey, build func() (*accountClient, error)) (*accountClient, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.uses++
-	if found, ok := c.known[key]; ok {
-		found.lastUse = c.uses
-		return found, nil
-	}
-	made, err := build()
-	if err != nil {
-		return nil, err
-	}
-	made.lastUse, made.account = c.uses, hex.EncodeToString(key[:])
-	c.known[key] = made
-	if len(c.known) > maxCachedClients {
-		oldest := key
-		for other, candidate := range c.known {
-			if candidate.lastUse < c.known[oldest].lastUse {
-				oldest = other
-			}
-		}
-		delete(c.known, oldest)
-	}
-	return made, nil
-}
-
-func (a *Actuator) newClient(ctx context.Context, credentials awssdk.CredentialsProvider, region, endpoint string) (*accountClient, error) {
+func (a *Actuator) newClient(ctx context.Context, credentials awssdk.CredentialsProvider, region, endpoint, account string) (*accountClient, error) {
 	where := ec2.EndpointParameters{Region: &region}
 	if endpoint != "" {
 		u, err := url.Parse(endpoint)
@@ -126,7 +82,7 @@ func (a *Actuator) newClient(ctx context.Context, credentials awssdk.Credentials
 			APIOptions:  []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue("torpor", buildinfo.ReadVersion().Version)},
 			Credentials: credentials,
 		}),
-		region: region, host: resolved.URI.Hostname(), endpoint: resolved.URI.Host, isTrusted: true, timeout: a.options.CallTimeout,
+		account: account, region: region, host: resolved.URI.Hostname(), endpoint: resolved.URI.Host, isTrusted: true, timeout: a.options.CallTimeout,
 	}, nil
 }
 

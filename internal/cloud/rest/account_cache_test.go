@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+)
+
+func TestAccountsInUseAreKept(t *testing.T) {
+	cache, built := NewAccountCache[*string](), 0
+	get := func(fields ...string) *string {
+		t.Helper()
+		found, err := cache.GetOrBuild(fields, func(name string) (*string, error) { built++; return &name, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	favourite, neglected := get("0"), get("1")
+	for n := 2; n < maxAccounts+1; n++ {
+		get("0")
+		get(strconv.Itoa(n))
+	}
+	if built != maxAccounts+1 {
+		t.Errorf("%d accounts were built, want %d", built, maxAccounts+1)
+	}
+	if get("0") != favourite {
+		t.Error("the account in use was dropped")
+	}
+	if get("1") == neglected {
+		t.Error("the account that was not used for longest was kept")
+	}
+}
+
+// A field may be anything that a Secret holds.
+func TestAccountsAreKnownByEachField(t *testing.T) {
+	cache := NewAccountCache[string]()
+	names := map[string]bool{}
+	for _, fields := range [][]string{{"a", "b"}, {"ab"}, {"a", "b", ""}, {"", "a", "b"}, {"a\x00b"}, {"a\x00", "b"}, {"a", "\x00b"}, {"1:a1:b"}} {
+		name, err := cache.GetOrBuild(fields, func(name string) (string, error) { return name, nil })
+		if err != nil || names[name] {
+			t.Errorf("%q: found %v, and known: %t; want an account of its own", fields, err, names[name])
+		}
+		names[name] = true
+	}
+}
+
+func TestAnAccountThatCannotBeBuiltIsNotKept(t *testing.T) {
+	cache := NewAccountCache[string]()
+	refused := errors.New("refused")
+	if _, err := cache.GetOrBuild([]string{"a"}, func(string) (string, error) { return "", refused }); !errors.Is(err, refused) {
+		t.Errorf("found %v, want what building it said", err)
+	}
+	if found, err := cache.GetOrBuild([]string{"a"}, func(string) (string, error) { return "built", nil }); found != "built" || err != nil {
+		t.Errorf("found %q and %v, want it to be built again", found, err)
+	}
+}
