@@ -3,17 +3,17 @@
 // Package azure stops and starts the virtual machines of clusters at Microsoft Azure. A cluster's machines are those of its resource
 // group, and stopped means deallocated: a machine that is only shut down is paid for.
 //
-// Reading order: credentials.go (the Secret) → client_cache.go (one client per service principal and subscription) → list_machines.go
+// Reading order: credentials.go (the Secret) → client.go (one client per service principal and subscription) → list_machines.go
 // (one listing for all clusters of a subscription) → rights.go, order.go (one call per machine) → errors.go (messages for users).
 package azure
 
 import (
-	"context"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -41,8 +41,10 @@ type Options struct {
 
 // Actuator stops and starts machines at Azure. It is safe for concurrent use.
 type Actuator struct {
+	rest.OneByOneActuator[*accountClient]
+
 	options Options
-	clients clientCache
+	clients *rest.AccountCache[*accountClient]
 }
 
 // New returns an Actuator; it does not call the cloud.
@@ -56,7 +58,10 @@ func New(o Options) *Actuator {
 	if o.Attempts == 0 {
 		o.Attempts = 4
 	}
-	return &Actuator{options: o, clients: clientCache{known: map[clientKey]*accountClient{}}}
+	a := &Actuator{options: o, clients: rest.NewAccountCache[*accountClient]()}
+	// The SDK itself tries again what may be tried again.
+	a.OneByOneActuator = rest.OneByOneActuator[*accountClient]{FindAccount: a.clientFor, Attempts: 1, StopOperation: deallocate, StartOperation: start}
+	return a
 }
 
 // Platform implements actuator.Actuator.
@@ -68,68 +73,4 @@ func (*Actuator) Describe() actuator.Description {
 		FoundBy: "the resource group", Stopped: "deallocated", Credentials: "a service principal with a secret, a certificate or a workload identity",
 		Calls: "one listing for a subscription, one order for each machine",
 	}
-}
-
-// AccountOf implements actuator.BatchActuator.
-func (a *Actuator) AccountOf(_ context.Context, t actuator.Target) (string, error) {
-	c, err := a.clientFor(t)
-	if err != nil {
-		return "", err
-	}
-	return c.account, nil
-}
-
-// Observe implements actuator.Actuator. A resource group without machines is no error here.
-func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
-	found, err := a.ObserveAll(ctx, t, []string{t.InfraID})
-	return found[t.InfraID], err
-}
-
-// ObserveAll implements actuator.BatchActuator. The infraIDs are names of resource groups.
-func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
-	c, err := a.clientFor(t)
-	if err != nil {
-		return nil, err
-	}
-	return c.listMachines(ctx, infraIDs)
-}
-
-// RequireStopRights implements actuator.BatchActuator.
-func (a *Actuator) RequireStopRights(ctx context.Context, t actuator.Target, ids []string) error {
-	c, err := a.clientFor(t)
-	if err != nil {
-		return err
-	}
-	return c.requireRights(ctx, ids)
-}
-
-// Stop implements actuator.Actuator. Azure takes orders for single machines only, so that others stop beside one that it refuses.
-func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) error {
-	if err := a.RequireStopRights(ctx, t, ids); err != nil {
-		return err
-	}
-	return a.StopAll(ctx, t, [][]string{ids})[0]
-}
-
-// Start implements actuator.Actuator. The error names the machines that could not start.
-func (a *Actuator) Start(ctx context.Context, t actuator.Target, ids []string) error {
-	return a.StartAll(ctx, t, [][]string{ids})[0]
-}
-
-// StopAll implements actuator.BatchActuator.
-func (a *Actuator) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
-	// Whoever has a stop sent again first reads whether it is still wanted, so that the SDK must not do that by itself.
-	once := policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
-	return a.orderAll(once, t, deallocate, clusters, func(ctx context.Context, c *accountClient, m machineName) error {
-		_, err := c.machines.BeginDeallocate(ctx, m.group, m.name, nil)
-		return err
-	})
-}
-
-// StartAll implements actuator.BatchActuator.
-func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
-	return a.orderAll(ctx, t, start, clusters, func(ctx context.Context, c *accountClient, m machineName) error {
-		_, err := c.machines.BeginStart(ctx, m.group, m.name, nil)
-		return err
-	})
 }

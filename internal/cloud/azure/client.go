@@ -3,15 +3,12 @@
 package azure
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -28,8 +25,6 @@ import (
 )
 
 const (
-	// maxCachedClients is how many clients are kept: far more than one hub has subscriptions.
-	maxCachedClients = 256
 	// maxAnswerBytes is for a page of a thousand machines of 8 KiB each.
 	maxAnswerBytes = 8 << 20
 	// firstRetryPause and maxRetryPause are between the attempts of a call. A longer pause that Azure asks for is left to the account.
@@ -98,16 +93,7 @@ func (e *foreignHostError) Error() string { return fmt.Sprintf("%.100q is no hos
 // NonRetriable tells the SDK that the next attempt would end in the same way.
 func (*foreignHostError) NonRetriable() {}
 
-// clientKey is the SHA-256 of everything a client is made of.
-type clientKey [sha256.Size]byte
-
-// clientCache keeps the clients in use, with their tokens; all share one pool of connections.
-type clientCache struct {
-	mu    sync.Mutex
-	known map[clientKey]*accountClient
-	uses  uint64
-}
-
+// accountClient speaks for the machines of a subscription.
 type accountClient struct {
 	machines *armcompute.VirtualMachinesClient
 	resource *arm.Client
@@ -115,10 +101,12 @@ type accountClient struct {
 	subscription, owner string
 	secrets             []string
 	timeout             time.Duration
-	lastUse             uint64
-	// account is the client's name outside: its key, as text.
+	// account is the client's name outside: a hash of all that it is made of.
 	account string
 }
+
+// Name implements rest.OneByOneAccount.
+func (c *accountClient) Name() string { return c.account }
 
 // clientFor returns the client for the target's service principal and subscription; a changed Secret gets another one.
 func (a *Actuator) clientFor(t actuator.Target) (*accountClient, error) {
@@ -130,39 +118,11 @@ func (a *Actuator) clientFor(t actuator.Target) (*accountClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The cache is indexed by a hash, so that no key of a map is a secret.
-	fingerprint := strings.Join([]string{where.hosts[0], p.SubscriptionID, p.TenantID, p.ClientID, p.ClientSecret, string(p.pem), strconv.FormatBool(p.isFederated)}, "\x00")
-	return a.clients.getOrBuild(sha256.Sum256([]byte(fingerprint)), func() (*accountClient, error) { return a.newClient(p, where) })
+	fields := []string{where.hosts[0], p.SubscriptionID, p.TenantID, p.ClientID, p.ClientSecret, string(p.pem), strconv.FormatBool(p.isFederated)}
+	return a.clients.GetOrBuild(fields, func(name string) (*accountClient, error) { return a.newClient(p, where, name) })
 }
 
-// getOrBuild returns the known client or makes one, and drops the one that was not used for longest when there are too many.
-func (c *clientCache) getOrBuild(key clientKey, build func() (*accountClient, error)) (*accountClient, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.uses++
-	if found, ok := c.known[key]; ok {
-		found.lastUse = c.uses
-		return found, nil
-	}
-	made, err := build()
-	if err != nil {
-		return nil, err
-	}
-	made.lastUse, made.account = c.uses, hex.EncodeToString(key[:])
-	c.known[key] = made
-	if len(c.known) > maxCachedClients {
-		oldest := key
-		for other, candidate := range c.known {
-			if candidate.lastUse < c.known[oldest].lastUse {
-				oldest = other
-			}
-		}
-		delete(c.known, oldest)
-	}
-	return made, nil
-}
-
-func (a *Actuator) newClient(p servicePrincipal, where azureCloud) (*accountClient, error) {
+func (a *Actuator) newClient(p servicePrincipal, where azureCloud, account string) (*accountClient, error) {
 	version := "torpor/" + buildinfo.ReadVersion().Version
 	options := policy.ClientOptions{
 		Cloud: where.configuration, Transport: ownHosts{a.options.HTTPClient, where.hosts},
@@ -192,7 +152,7 @@ func (a *Actuator) newClient(p servicePrincipal, where azureCloud) (*accountClie
 	}
 	return &accountClient{
 		machines: machines, resource: resource, subscription: p.SubscriptionID, timeout: a.options.CallTimeout,
-		owner: "azure/" + where.hosts[0] + "/" + strings.ToLower(p.SubscriptionID), secrets: []string{p.ClientSecret},
+		account: account, owner: "azure/" + where.hosts[0] + "/" + strings.ToLower(p.SubscriptionID), secrets: []string{p.ClientSecret},
 	}, nil
 }
 

@@ -38,9 +38,9 @@ func parseMachineName(id string) (machineName, bool) {
 	return machineName{group, name}, ok && group != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// listMachines returns the machines of resource groups. A listing with the power states of machines is one of the whole subscription, for
+// ListMachines implements rest.OneByOneAccount; the infraIDs are names of resource groups. A listing with the power states of machines is one of the whole subscription, for
 // any number of groups; one of a single group has no states and would take a call for each machine.
-func (c *accountClient) listMachines(ctx context.Context, groups []string) (map[string][]actuator.Machine, error) {
+func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[string][]actuator.Machine, error) {
 	wanted := map[string][]string{}
 	for _, group := range groups {
 		if group == "" {

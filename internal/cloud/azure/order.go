@@ -4,25 +4,35 @@ package azure
 
 import (
 	"context"
-	"slices"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// orderAll stops or starts machines of clusters by one call each, and returns an error for each cluster.
-func (a *Actuator) orderAll(ctx context.Context, t actuator.Target, operation string, clusters [][]string, do func(context.Context, *accountClient, machineName) error) []error {
-	c, err := a.clientFor(t)
-	if err != nil {
-		return slices.Repeat([]error{err}, len(clusters))
-	}
-	return orders.Run(operation, clusters, func(id string) error { return c.orderMachine(ctx, operation, id, do) })
+// StopMachine implements rest.OneByOneAccount.
+func (c *accountClient) StopMachine(ctx context.Context, id string) error {
+	// Whoever has a stop sent again first reads whether it is still wanted, so that the SDK must not do that by itself.
+	once := policy.WithRetryOptions(ctx, policy.RetryOptions{MaxRetries: -1})
+	return c.orderMachine(once, deallocate, id, func(ctx context.Context, m machineName) error {
+		_, err := c.machines.BeginDeallocate(ctx, m.group, m.name, nil)
+		return err
+	})
 }
 
-func (c *accountClient) orderMachine(ctx context.Context, operation, id string, do func(context.Context, *accountClient, machineName) error) error {
+// StartMachine implements rest.OneByOneAccount.
+func (c *accountClient) StartMachine(ctx context.Context, id string) error {
+	return c.orderMachine(ctx, start, id, func(ctx context.Context, m machineName) error {
+		_, err := c.machines.BeginStart(ctx, m.group, m.name, nil)
+		return err
+	})
+}
+
+func (c *accountClient) orderMachine(ctx context.Context, operation, id string, order func(context.Context, machineName) error) error {
 	m, ok := parseMachineName(id)
 	if !ok {
 		return &orders.RefusedError{Class: actuator.NotFound, Code: "NotFound", Message: "expected an id such as GROUP/NAME"}
 	}
-	return c.callWithTimeout(ctx, operation, func(ctx context.Context) error { return do(ctx, c, m) })
+	return c.callWithTimeout(ctx, operation, func(ctx context.Context) error { return order(ctx, m) })
 }

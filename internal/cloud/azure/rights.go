@@ -26,9 +26,9 @@ type rolePermission struct {
 	NotActions []string `json:"notActions"`
 }
 
-// requireRights asks what the service principal may do in the groups of the machines: a cluster that is stopped without the right to
+// RequireStopRights implements rest.OneByOneAccount: it asks what the service principal may do in the groups of the machines: a cluster that is stopped without the right to
 // start it could not wake.
-func (c *accountClient) requireRights(ctx context.Context, ids []string) error {
+func (c *accountClient) RequireStopRights(ctx context.Context, ids []string) error {
 	groups := map[string]bool{}
 	for _, id := range ids {
 		if m, ok := parseMachineName(id); ok {

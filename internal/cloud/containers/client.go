@@ -85,6 +85,12 @@ func (a *Actuator) newClient(address engineAddress, t actuator.Target, account s
 	return c, nil
 }
 
+// Name implements rest.OneByOneAccount.
+func (c *engineClient) Name() string { return c.account }
+
+// RequireStopRights implements rest.OneByOneAccount. Who may speak to an engine may do everything there.
+func (*engineClient) RequireStopRights(context.Context, []string) error { return nil }
+
 // send sends a request and reads the answer with read, if it is one of success. Others are *answerError.
 func (c *engineClient) send(ctx context.Context, method, path string, query url.Values, read func(io.Reader) error) error {
 	u := c.base

@@ -39,9 +39,12 @@ type engineContainer struct {
 	} `json:"NetworkSettings"`
 }
 
-// listMachines returns the containers of clusters. The API gives all of them at once, without pages; its filters find labels that must all
+// ListMachines implements rest.OneByOneAccount. The API gives all of them at once, without pages; its filters find labels that must all
 // be there, so that one for each cluster would be a call for each.
-func (c *engineClient) listMachines(ctx context.Context, selectors []string) (map[string][]actuator.Machine, error) {
+func (c *engineClient) ListMachines(ctx context.Context, selectors []string) (map[string][]actuator.Machine, error) {
+	if slices.Contains(selectors, "") {
+		return nil, otherErrorf("nothing says what the containers are found by: set spec.clusterMetadata.infraID, or spec.platform.containers.namePrefix")
+	}
 	found := map[string][]actuator.Machine{}
 	err := c.call(ctx, list, func(ctx context.Context) error {
 		return c.send(ctx, http.MethodGet, "/containers/json", url.Values{"all": {"1"}}, func(body io.Reader) error {

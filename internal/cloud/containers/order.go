@@ -34,8 +34,8 @@ const (
 // errStopGoesOn means that the engine has an order, and that nobody waits for its end any more.
 var errStopGoesOn = errors.New("the engine goes on stopping the container")
 
-// stopContainer stops one container.
-func (c *engineClient) stopContainer(ctx context.Context, id string) error {
+// StopMachine implements rest.OneByOneAccount.
+func (c *engineClient) StopMachine(ctx context.Context, id string) error {
 	return c.call(ctx, stop, func(ctx context.Context) error {
 		refusal := c.sendStop(ctx, id)
 		if !isAboutState(refusal) {
@@ -75,8 +75,8 @@ func (c *engineClient) sendStop(ctx context.Context, id string) error {
 	return nil
 }
 
-// startContainer starts one container, also one that is paused.
-func (c *engineClient) startContainer(ctx context.Context, id string) error {
+// StartMachine implements rest.OneByOneAccount, also for a container that is paused.
+func (c *engineClient) StartMachine(ctx context.Context, id string) error {
 	return c.call(ctx, start, func(ctx context.Context) error {
 		if c.stops.IsPending(id) {
 			state, err := c.readState(ctx, id)

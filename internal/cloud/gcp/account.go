@@ -23,7 +23,9 @@ type projectAccount struct {
 	name, owner string
 	project     string
 	secret      string
-	starts      orders.PendingStarts
+	// discardsLocalDisks says whether a stop loses the data on disks of the instances' hosts; nil leaves that to Google Cloud.
+	discardsLocalDisks *bool
+	starts             orders.PendingStarts
 }
 
 // accountOf returns the account of the target's service account; a changed Secret gets another one.
@@ -42,10 +44,13 @@ func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.AccessToken, error) { return a.fetchToken(ctx, s) })
 		return &projectAccount{
 			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},
-			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, starts: orders.NewPendingStarts(a.options.Clock),
+			name:   name, owner: "gcp/" + s.ProjectID, project: s.ProjectID, secret: s.PrivateKey, discardsLocalDisks: t.DiscardLocalDisks, starts: orders.NewPendingStarts(a.options.Clock),
 		}, nil
 	})
 }
+
+// Name implements rest.OneByOneAccount.
+func (c *projectAccount) Name() string { return c.name }
 
 // computeRequest is one call of Compute Engine.
 type computeRequest struct {

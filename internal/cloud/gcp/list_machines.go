@@ -83,9 +83,12 @@ type instancePage struct {
 // pageFields is what of a page is sent: a listing with everything is ten times as long.
 const pageFields = "items/*/instances(name,status,labels,networkInterfaces(networkIP,accessConfigs/natIP)),items/*/warning/code,unreachables,nextPageToken"
 
-// listMachines returns the instances of clusters. Every page is read before anything is decided: an instance on a page that is missing would
+// ListMachines implements rest.OneByOneAccount. Every page is read before anything is decided: an instance on a page that is missing would
 // look gone, and the cluster would count as stopped while it runs.
-func (c *projectAccount) listMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+	if slices.Contains(infraIDs, "") {
+		return nil, otherErrorf("the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
+	}
 	all, cancel := context.WithTimeout(ctx, c.listTimeout())
 	defer cancel()
 	found, count := map[string][]actuator.Machine{}, 0

@@ -37,29 +37,46 @@ type takenOrder struct {
 
 func (o *takenOrder) hasEnded() bool { return o.Status == "DONE" }
 
-// stopInstance stops one instance.
-func (c *projectAccount) stopInstance(ctx context.Context, m machineName, discard *bool) error {
+// StopMachine implements rest.OneByOneAccount.
+func (c *projectAccount) StopMachine(ctx context.Context, id string) error {
+	m, err := readMachineName(id)
+	if err != nil {
+		return err
+	}
 	c.starts.ForgetMachine(m.id())
 	query := url.Values{}
-	if discard != nil {
-		query.Set("discardLocalSsd", strconv.FormatBool(*discard))
+	if c.discardsLocalDisks != nil {
+		query.Set("discardLocalSsd", strconv.FormatBool(*c.discardsLocalDisks))
 	}
 	var taken takenOrder
-	err := c.call(ctx, computeRequest{operation: stop, method: http.MethodPost, path: m.path() + "/stop", query: query}, &taken)
+	err = c.call(ctx, computeRequest{operation: stop, method: http.MethodPost, path: m.path() + "/stop", query: query}, &taken)
 	if err == nil {
 		return c.explainOrder(stop, &taken)
 	}
 	return c.acceptState(ctx, m, stop, err, actuator.Stopped, actuator.Stopping)
 }
 
-// startInstance starts one instance, whatever turned it off. Of a start that was taken before, and of which nothing is known yet, it says
+// readMachineName reads the id of an order.
+func readMachineName(id string) (machineName, error) {
+	m, ok := parseMachineName(id)
+	if !ok {
+		return machineName{}, &orders.RefusedError{Class: actuator.NotFound, Code: "notFound", Message: "expected an id such as ZONE/NAME"}
+	}
+	return m, nil
+}
+
+// StartMachine implements rest.OneByOneAccount, whatever turned the instance off. Of a start that was taken before, and of which nothing is known yet, it says
 // what became of it.
-func (c *projectAccount) startInstance(ctx context.Context, m machineName) error {
+func (c *projectAccount) StartMachine(ctx context.Context, id string) error {
+	m, err := readMachineName(id)
+	if err != nil {
+		return err
+	}
 	if earlier := c.starts.Find(m.id()); earlier != "" {
 		return c.followStart(ctx, m, earlier)
 	}
 	var taken takenOrder
-	err := c.call(ctx, computeRequest{operation: start, method: http.MethodPost, path: m.path() + "/start"}, &taken)
+	err = c.call(ctx, computeRequest{operation: start, method: http.MethodPost, path: m.path() + "/start"}, &taken)
 	if hasClass(err, actuator.WrongState) {
 		found, getErr := c.readInstance(ctx, m, start)
 		if getErr != nil {

@@ -18,9 +18,9 @@ import (
 // testRights asks which of some rights the caller has.
 const testRights = "instances.testIamPermissions"
 
-// requireRights asks what the service account may do with one machine of each zone: a cluster that is stopped without the right to start it
+// RequireStopRights implements rest.OneByOneAccount: it asks what the service account may do with one machine of each zone: a cluster that is stopped without the right to start it
 // could not wake. Rights are given for projects, folders and by conditions on names, and hardly ever for single machines.
-func (c *projectAccount) requireRights(ctx context.Context, ids []string) error {
+func (c *projectAccount) RequireStopRights(ctx context.Context, ids []string) error {
 	ofZone := map[string]machineName{}
 	for _, id := range ids {
 		if m, ok := parseMachineName(id); ok {

@@ -46,6 +46,12 @@ func (a *Actuator) accountOf(t actuator.Target) (*regionAccount, error) {
 	})
 }
 
+// Name implements rest.OneByOneAccount.
+func (c *regionAccount) Name() string { return c.name }
+
+// RequireStopRights implements rest.OneByOneAccount. IBM Cloud does not tell beforehand.
+func (*regionAccount) RequireStopRights(context.Context, []string) error { return nil }
+
 // vpcRequest is one call of the API of virtual private clouds.
 type vpcRequest struct {
 	// operation names it in messages.

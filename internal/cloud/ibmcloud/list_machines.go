@@ -66,9 +66,12 @@ type instancePage struct {
 	} `json:"next"`
 }
 
-// listMachines returns the instances of clusters. One listing of the whole region is for any number of clusters. Every page is read before
+// ListMachines implements rest.OneByOneAccount. One listing of the whole region is for any number of clusters. Every page is read before
 // anything is decided: an instance on a page that is missing would look gone, and the cluster would count as stopped while it runs.
-func (c *regionAccount) listMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+	if slices.Contains(infraIDs, "") {
+		return nil, otherErrorf("the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
+	}
 	all, cancel := context.WithTimeout(ctx, maxListingCalls*c.client.Timeout)
 	defer cancel()
 	found, count := map[string][]actuator.Machine{}, 0

@@ -27,15 +27,24 @@ type instanceAction struct {
 	Type string `json:"type"`
 }
 
-// stopInstance stops one instance.
-func (c *regionAccount) stopInstance(ctx context.Context, id string) error {
+// errNoInstanceID is an order for what cannot be an instance; an id becomes part of an address.
+var errNoInstanceID = &orders.RefusedError{Class: actuator.NotFound, Code: "not_found", Message: "expected the id of an instance"}
+
+// StopMachine implements rest.OneByOneAccount.
+func (c *regionAccount) StopMachine(ctx context.Context, id string) error {
+	if !isInstanceID(id) {
+		return errNoInstanceID
+	}
 	c.starts.ForgetMachine(id)
 	err := c.order(ctx, stop, id, "stop")
 	return c.acceptState(ctx, id, stop, err, actuator.Stopped, actuator.Stopping)
 }
 
-// startInstance starts one instance. Of a start that was taken before, and of which nothing is known yet, it says what became of it.
-func (c *regionAccount) startInstance(ctx context.Context, id string) error {
+// StartMachine implements rest.OneByOneAccount. Of a start that was taken before, and of which nothing is known yet, it says what became of it.
+func (c *regionAccount) StartMachine(ctx context.Context, id string) error {
+	if !isInstanceID(id) {
+		return errNoInstanceID
+	}
 	if c.starts.Find(id) != "" {
 		if isOver, err := c.followStart(ctx, id); isOver || err != nil {
 			return err

@@ -157,6 +157,12 @@ func (c *projectClient) allowHost(u *url.URL, where string) error {
 	return nil
 }
 
+// Name implements rest.OneByOneAccount.
+func (c *projectClient) Name() string { return c.account }
+
+// RequireStopRights implements rest.OneByOneAccount. OpenStack does not tell beforehand.
+func (*projectClient) RequireStopRights(context.Context, []string) error { return nil }
+
 // computeService returns the client of the compute service, and logs in before the first use. The library logs in again when a token is
 // refused.
 func (c *projectClient) computeService(ctx context.Context) (*gophercloud.ServiceClient, error) {

@@ -30,9 +30,12 @@ const (
 	maxAddresses    = 64
 )
 
-// listMachines returns the servers of clusters. One listing of the whole project is for any number of clusters: the API finds servers by
+// ListMachines implements rest.OneByOneAccount. One listing of the whole project is for any number of clusters: the API finds servers by
 // their names with regular expressions, and by one name at a time.
-func (c *projectClient) listMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+func (c *projectClient) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
+	if slices.Contains(infraIDs, "") {
+		return nil, otherErrorf("the infraID is empty, and servers are found by it: set spec.clusterMetadata.infraID")
+	}
 	found := map[string][]actuator.Machine{}
 	err := c.call(ctx, list, maxListingCalls*c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
 		pages, count := 0, 0

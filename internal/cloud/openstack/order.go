@@ -21,8 +21,8 @@ const (
 	start = "start servers"
 )
 
-// stopServer stops or shelves one server. The API refuses what it has done already, so that the server is read before a refusal counts.
-func (c *projectClient) stopServer(ctx context.Context, id string) error {
+// StopMachine implements rest.OneByOneAccount: it stops or shelves a server. The API refuses what it has done already, so that the server is read before a refusal counts.
+func (c *projectClient) StopMachine(ctx context.Context, id string) error {
 	c.unshelved.ForgetMachine(id)
 	return c.call(ctx, stop, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
 		if c.shelves {
@@ -46,8 +46,8 @@ func (c *projectClient) shelveServer(ctx context.Context, compute *gophercloud.S
 	})
 }
 
-// startServer starts one server, whatever turned it off.
-func (c *projectClient) startServer(ctx context.Context, id string) error {
+// StartMachine implements rest.OneByOneAccount, whatever turned the server off.
+func (c *projectClient) StartMachine(ctx context.Context, id string) error {
 	return c.call(ctx, start, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
 		refusal := servers.Start(ctx, compute, id).ExtractErr()
 		return judgeConflict(ctx, compute, id, refusal, func(found *servers.Server) error {

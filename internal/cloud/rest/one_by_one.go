@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"context"
+	"slices"
+
+	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/orders"
+)
+
+// OneByOneAccount is an account at a cloud that takes orders for single machines only.
+type OneByOneAccount interface {
+	// Name is one that no other account of the cloud has, and tells no secret.
+	Name() string
+	// ListMachines returns the machines of clusters, by the infraIDs of these.
+	ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error)
+	// RequireStopRights returns an error if the cloud tells beforehand that one of the machines may not be stopped.
+	RequireStopRights(ctx context.Context, ids []string) error
+	// StopMachine stops a machine, and StartMachine starts one. What is of that machine alone is an *orders.RefusedError.
+	StopMachine(ctx context.Context, id string) error
+	StartMachine(ctx context.Context, id string) error
+}
+
+// OneByOneActuator is the part of an actuator.BatchActuator that such clouds share. It is safe for concurrent use.
+type OneByOneActuator[A OneByOneAccount] struct {
+	// FindAccount returns the account of a target. It does not call the cloud.
+	FindAccount func(actuator.Target) (A, error)
+	// Attempts is how often a listing or a start is tried while the cloud does not answer.
+	Attempts int
+	// StopOperation and StartOperation are the names of orders in messages.
+	StopOperation, StartOperation string
+}
+
+// AccountOf implements actuator.BatchActuator.
+func (a OneByOneActuator[A]) AccountOf(_ context.Context, t actuator.Target) (string, error) {
+	account, err := a.FindAccount(t)
+	if err != nil {
+		return "", err
+	}
+	return account.Name(), nil
+}
+
+// Observe implements actuator.Actuator. A cluster without machines is no error here.
+func (a OneByOneActuator[A]) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
+	found, err := a.ObserveAll(ctx, t, []string{t.InfraID})
+	return found[t.InfraID], err
+}
+
+// ObserveAll implements actuator.BatchActuator.
+func (a OneByOneActuator[A]) ObserveAll(ctx context.Context, t actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
+	account, err := a.FindAccount(t)
+	if err != nil {
+		return nil, err
+	}
+	return RetryUnreachable(ctx, a.Attempts, func() (map[string][]actuator.Machine, error) { return account.ListMachines(ctx, infraIDs) })
+}
+
+// RequireStopRights implements actuator.BatchActuator.
+func (a OneByOneActuator[A]) RequireStopRights(ctx context.Context, t actuator.Target, ids []string) error {
+	account, err := a.FindAccount(t)
+	if err != nil {
+		return err
+	}
+	return account.RequireStopRights(ctx, ids)
+}
+
+// Stop implements actuator.Actuator. Machines stop beside one that the cloud refuses.
+func (a OneByOneActuator[A]) Stop(ctx context.Context, t actuator.Target, ids []string) error {
+	if err := a.RequireStopRights(ctx, t, ids); err != nil {
+		return err
+	}
+	return a.StopAll(ctx, t, [][]string{ids})[0]
+}
+
+// Start implements actuator.Actuator. The error names the machines that could not start.
+func (a OneByOneActuator[A]) Start(ctx context.Context, t actuator.Target, ids []string) error {
+	return a.StartAll(ctx, t, [][]string{ids})[0]
+}
+
+// StopAll implements actuator.BatchActuator. A stop is sent once: whoever has one sent again first reads whether it is still wanted.
+func (a OneByOneActuator[A]) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return a.orderAll(t, a.StopOperation, clusters, func(account A, id string) error { return account.StopMachine(ctx, id) })
+}
+
+// StartAll implements actuator.BatchActuator.
+func (a OneByOneActuator[A]) StartAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
+	return a.orderAll(t, a.StartOperation, clusters, func(account A, id string) error {
+		_, err := RetryUnreachable(ctx, a.Attempts, func() (struct{}, error) { return struct{}{}, account.StartMachine(ctx, id) })
+		return err
+	})
+}
+
+// orderAll gives one order for each machine, and returns an error for each cluster.
+func (a OneByOneActuator[A]) orderAll(t actuator.Target, operation string, clusters [][]string, order func(A, string) error) []error {
+	account, err := a.FindAccount(t)
+	if err != nil {
+		return slices.Repeat([]error{err}, len(clusters))
+	}
+	return orders.Run(operation, clusters, func(id string) error { return order(account, id) })
+}
