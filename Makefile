@@ -58,7 +58,7 @@ unit: ## Run the tests that need no cluster and no download (under a minute warm
 test: local torpor mysql s3 helm ## Run all tests with everything they need (about ten minutes warm)
 	@$(MAKE) --jobs=2 test-torpor test-library # Tests wait more than they work.
 test-torpor:
-	@packages="$$(go list ./...)" && $(GOTEST) -p $(or $(P),3) $$(echo "$$packages" | grep -v /internal/hibernation$$) && cd local && $(GOTEST) -p 1 ./cloud/... ./figures/... ./loopback/... ./pki/...
+	@packages="$$(go list ./...)" && $(GOTEST) -p $(or $(P),3) $$(echo "$$packages" | awk '!/internal\/hibernation$$|clustering\/controller$$/; sub("/e2e/cf$$", "/mysql/clustering/controller")') && cd local && $(GOTEST) -p 1 ./cloud/... ./figures/... ./loopback/... ./pki/... # The two that wait longest run side by side.
 test-library:
 	@cd conditional && $(GOTEST) -p 1 ./... && (cd bench && $(GOTEST) ./...) && cd .. && CGO_ENABLED=0 $(subst -race,-trimpath,$(GOTEST)) ./internal/hibernation
 test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight busy loops, which end with their shell; P=2 packages at once, without the race detector, which `make test` has

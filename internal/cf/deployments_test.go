@@ -71,11 +71,7 @@ func (a *app) patchDeployment(t *testing.T, d *torporv1alpha1.CFDeployment, patc
 
 func (a *app) setCommand(t *testing.T, command string) {
 	t.Helper()
-	process := a.getProcess(t)
-	process.Spec.Command = command
-	if err := a.Client.Update(t.Context(), process); err != nil {
-		t.Fatal(err)
-	}
+	a.patchProcess(t, fmt.Sprintf(`{"spec":{"command":%q}}`, command))
 }
 
 func rolling() torporv1alpha1.CFDeploymentSpec { return torporv1alpha1.CFDeploymentSpec{} }
@@ -511,9 +507,7 @@ func TestDeploymentThatCannotProceedSaysWhy(t *testing.T) {
 				err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(quota), quota)
 				return errors.Join(err, testenv.ErrorIf(quota.Status.Used.Pods().Value() != 1, "found %v", quota.Status))
 			})
-			process := a.getProcess(t)
-			process.Spec.MemoryMB = row.memory
-			testenv.ExpectNoError(t, e.Client.Update(t.Context(), process))
+			a.patchProcess(t, fmt.Sprintf(`{"spec":{"memoryMB":%d}}`, row.memory))
 			d := a.createDeployment(t, "d", rolling())
 			testenv.Eventually(t, "the deployment says why", func() error {
 				err := e.Client.Get(t.Context(), client.ObjectKeyFromObject(d), d)

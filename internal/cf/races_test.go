@@ -286,12 +286,7 @@ func TestStatefulSetTemplateNeverChanges(t *testing.T) {
 	if err := e.Client.Get(t.Context(), name, set); err != nil {
 		t.Fatal(err)
 	}
-	process := a.getProcess(t)
-	process.Spec.Command = "./another"
-	process.Spec.DesiredInstances = new(int32(3))
-	if err := e.Client.Update(t.Context(), process); err != nil {
-		t.Fatal(err)
-	}
+	a.patchProcess(t, `{"spec":{"command":"./another","desiredInstances":3}}`)
 	a.waitForInstances(t, 3)
 	after := &appsv1.StatefulSet{}
 	if err := e.Client.Get(t.Context(), name, after); err != nil {

@@ -167,9 +167,13 @@ func (a *app) annotateApp(t *testing.T, key, value string) *korifiv1alpha1.CFApp
 
 func (a *app) setInstances(t *testing.T, instances int) {
 	t.Helper()
+	a.patchProcess(t, fmt.Sprintf(`{"spec":{"desiredInstances":%d}}`, instances))
+}
+
+func (a *app) patchProcess(t *testing.T, patch string) {
+	t.Helper()
 	process := &korifiv1alpha1.CFProcess{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: a.process}}
-	patch := fmt.Appendf(nil, `{"spec":{"desiredInstances":%d}}`, instances)
-	if err := a.Client.Patch(t.Context(), process, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	if err := a.Client.Patch(t.Context(), process, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 }

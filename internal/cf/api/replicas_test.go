@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -112,11 +115,12 @@ func TestJobIsHeldUntilItIsDone(t *testing.T) {
 	e := shared.Get(t)
 	space, app := e.createShop(t, 1, stopped)
 	alice, bob, mallory := e.callerNamed(t, "alice"), e.callerNamed(t, "bob"), e.callerNamed(t, "mallory")
-	kept := e.getApp(t, space, app)
-	kept.Finalizers = append(kept.Finalizers, "example.com/pods-are-left")
-	if err := e.Client.Update(t.Context(), kept); err != nil {
-		t.Fatal(err)
+	setFinalizers := func(finalizers string) {
+		t.Helper()
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers))
+		testenv.ExpectNoError(t, e.Client.Patch(t.Context(), e.getApp(t, space, app), patch))
 	}
+	setFinalizers(`["example.com/pods-are-left"]`)
 	job := "/v3/jobs/app.delete~" + app
 	// Before the deletion there is no such job.
 	alice.expect(t, http.StatusNotFound, "GET "+job, "")
@@ -129,11 +133,7 @@ func TestJobIsHeldUntilItIsDone(t *testing.T) {
 		t.Errorf("found it answered after %s, want it held while Pods are left", r.took)
 	}
 	answers := alice.getLater(t, job)
-	kept = e.getApp(t, space, app)
-	kept.Finalizers = nil
-	if err := e.Client.Update(t.Context(), kept); err != nil {
-		t.Fatal(err)
-	}
+	setFinalizers("null")
 	r := <-answers
 	r.expect(t, "GET "+job, http.StatusOK, "state=COMPLETE")
 }
