@@ -8,7 +8,6 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
-	"errors"
 	"io"
 	"math/big"
 	"net/http"
@@ -27,75 +26,40 @@ import (
 
 func TestCallsAreFew(t *testing.T) {
 	cloud := startAzure(t)
-	clusters := []*simulatedCluster{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}
-	var groups []string
-	var ids [][]string
-	for _, c := range clusters {
-		groups, ids = append(groups, c.Target().InfraID), append(ids, c.Create(t, 4))
-	}
-	if _, err := cloud.actuator.ObserveAll(t.Context(), clusters[0].Target(), groups); err != nil {
+	actuatortest.ExpectCalls(t, [3]actuatortest.FaultyCloud{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}, map[string]int{"login": 1, list: 3, deallocate: 12})
+	c := cloud.newCluster()
+	if err := cloud.actuator.RequireStopRights(t.Context(), c.Target(), c.Create(t, 4)); err != nil {
 		t.Fatal(err)
 	}
-	if err := cloud.actuator.RequireStopRights(t.Context(), clusters[0].Target(), ids[0]); err != nil {
-		t.Fatal(err)
-	}
-	for i, err := range cloud.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
-		if err != nil {
-			t.Errorf("stop cluster %d: %v", i, err)
-		}
-	}
-	want := map[string]int{"login": 1, list: 3, "permissions": 1, deallocate: 12}
-	if diff := cmp.Diff(want, cloud.countCalls()); diff != "" {
-		t.Errorf("calls for three clusters of four machines, and pages of five (-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[string]int{"permissions": 1}, cloud.CountCalls()); diff != "" {
+		t.Errorf("calls for the rights in a group (-want +got):\n%s", diff)
 	}
 }
 
 func TestTroubleAtAzure(t *testing.T) {
 	for name, row := range map[string]struct {
-		fault fault
+		fault actuatortest.Fault
 		op    actuatortest.Operation
 		// calls is how often the operation is called for three machines, at most.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusServiceUnavailable, code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 		"a longer pause than a call may take is the account's": {
-			fault{operation: list, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second,
+			actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second,
 		},
 		"a pause without end is not believed": {
-			fault{operation: list, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute,
+			actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute,
 		},
-		"a stop is never sent again": {fault{operation: deallocate, status: http.StatusServiceUnavailable, code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a start is tried again":     {fault{operation: start, status: http.StatusServiceUnavailable, code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a stop is never sent again": {actuatortest.Fault{Operation: deallocate, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a start is tried again":     {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable, Code: "ServerBusy"}, actuatortest.Start, 6, actuator.Unreachable, 0},
 		"a subscription that is not there": {
-			fault{operation: list, status: http.StatusNotFound, code: "SubscriptionNotFound"}, actuatortest.Observe, 1, actuator.CredentialsInvalid, 0,
+			actuatortest.Fault{Operation: list, Status: http.StatusNotFound, Code: "SubscriptionNotFound"}, actuatortest.Observe, 1, actuator.CredentialsInvalid, 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cloud := startAzure(t)
-			c := cloud.newCluster()
-			ids := c.Create(t, 3)
-			cloud.inject(t, row.fault)
-			var err error
-			switch row.op {
-			case actuatortest.Observe:
-				_, err = cloud.actuator.Observe(t.Context(), c.Target())
-			case actuatortest.Stop:
-				err = cloud.actuator.Stop(t.Context(), c.Target(), ids)
-			case actuatortest.Start:
-				err = cloud.actuator.Start(t.Context(), c.Target(), ids)
-			}
-			var pause time.Duration
-			if known, ok := errors.AsType[*actuator.Error](err); ok {
-				pause = known.RetryAfter
-			}
-			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
-				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
-			}
-			if got := cloud.countCalls()[row.fault.operation]; got != row.calls {
-				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
-			}
+			actuatortest.ExpectError(t, startAzure(t).newCluster(), row.op, row.fault, actuator.Error{Class: row.class, RetryAfter: row.retryAfter}, row.calls)
 		})
 	}
 }
@@ -104,11 +68,11 @@ func TestAThrottledAccountIsLeftAlone(t *testing.T) {
 	cloud := startAzure(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 10*orders.ParallelCalls)
-	cloud.inject(t, fault{operation: start, status: http.StatusTooManyRequests, code: "TooManyRequests", retryAfter: "60"})
+	cloud.Inject(t, actuatortest.Fault{Operation: start, Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: "60"})
 	if err := cloud.actuator.Start(t.Context(), c.Target(), ids); actuator.ClassOf(err) != actuator.Throttled {
 		t.Errorf("start: %v, want class %q", err, actuator.Throttled)
 	}
-	if got := cloud.countCalls()[start]; got > orders.ParallelCalls {
+	if got := cloud.CountCalls()[start]; got > orders.ParallelCalls {
 		t.Errorf("start was called %d times, want at most %d that were under way at once", got, orders.ParallelCalls)
 	}
 }
@@ -134,10 +98,10 @@ func TestNothingStopsWithoutRights(t *testing.T) {
 			ids := c.Create(t, 2)
 			cloud.rights = row.rights
 			if row.status != 0 {
-				cloud.inject(t, fault{operation: "permissions", status: row.status, code: "AuthorizationFailed"})
+				cloud.Inject(t, actuatortest.Fault{Operation: "permissions", Status: row.status, Code: "AuthorizationFailed"})
 			}
 			err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
-			stopped := cloud.countCalls()[deallocate]
+			stopped := cloud.CountCalls()[deallocate]
 			if row.missing == "" {
 				if err != nil || stopped != 2 {
 					t.Errorf("found %v and %d calls, want two machines to be stopped", err, stopped)

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -44,14 +43,12 @@ const (
 
 // simulatedAzure is the SDK's own fake of Azure's API behind HTTP, with machines that change as Azure's do, and a login.
 type simulatedAzure struct {
+	actuatortest.Faults
+
 	server   *httptest.Server
 	actuator *Actuator
 
-	mu       sync.Mutex
 	machines map[string]*simulatedMachine
-	faults   []fault
-	// calls counts requests by operation.
-	calls    map[string]int
 	isLate   bool
 	clusters int
 	// latency, if set, is how long a change takes, instead of a number of listings.
@@ -75,17 +72,9 @@ type simulatedMachine struct {
 	late   int
 }
 
-type fault struct {
-	operation  string
-	ids        []string
-	status     int
-	code       string
-	retryAfter string
-}
-
 func startAzure(t *testing.T) *simulatedAzure {
 	t.Helper()
-	s := &simulatedAzure{machines: map[string]*simulatedMachine{}, calls: map[string]int{}}
+	s := &simulatedAzure{machines: map[string]*simulatedMachine{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
 	s.actuator = New(Options{HTTPClient: s.client(), Attempts: 2})
@@ -126,16 +115,14 @@ func (s *simulatedAzure) serveLogin(w http.ResponseWriter, r *http.Request) {
 		})
 		return
 	}
-	s.count("login")
-	s.mu.Lock()
-	s.assertion = r.FormValue("client_assertion")
-	s.mu.Unlock()
+	var logins int
+	s.Change(func() { s.assertion, logins = r.FormValue("client_assertion"), s.CountCall("login") })
 	isKnown := r.FormValue("client_secret") == goodSecret || r.FormValue("client_assertion") != ""
 	if r.FormValue("client_id") != goodClient || !isKnown {
 		writeJSON(w, http.StatusUnauthorized, map[string]string{
 			"error": "invalid_client",
 			"error_description": "AADSTS7000215: Invalid client secret provided: " + r.FormValue("client_secret") +
-				". Trace ID: " + strconv.Itoa(s.countOf("login")) + " Correlation ID: 0 Timestamp: 2026-01-01 00:00:00Z",
+				". Trace ID: " + strconv.Itoa(logins) + " Correlation ID: 0 Timestamp: 2026-01-01 00:00:00Z",
 		})
 		return
 	}
@@ -144,20 +131,20 @@ func (s *simulatedAzure) serveLogin(w http.ResponseWriter, r *http.Request) {
 
 func (s *simulatedAzure) serveManager(w http.ResponseWriter, r *http.Request) {
 	operation, id := parseOperation(r)
-	s.count(operation)
-	s.mu.Lock()
+	s.Lock()
+	s.CountCall(operation)
 	interfere := s.interfere
-	failed, isFailed := s.findFault(operation, id)
-	s.mu.Unlock()
+	failed, isFailed := s.FindFault(operation, id)
+	s.Unlock()
 	switch {
 	case r.Header.Get("Authorization") != "Bearer "+goodToken:
 		writeError(w, http.StatusUnauthorized, "InvalidAuthenticationToken")
 	case interfere != nil && interfere(w, r):
 	case isFailed:
-		if failed.retryAfter != "" {
-			w.Header().Set("Retry-After", failed.retryAfter)
+		if failed.RetryAfter != "" {
+			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		writeError(w, failed.status, failed.code)
+		writeError(w, failed.Status, failed.Code)
 	case !strings.HasPrefix(r.URL.Path, "/subscriptions/"+goodSubscription+"/"):
 		writeError(w, http.StatusNotFound, "SubscriptionNotFound")
 	case operation == "permissions":
@@ -190,14 +177,14 @@ func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, opera
 			return resp
 		},
 		BeginDeallocate: func(_ context.Context, group, name string, _ *armcompute.VirtualMachinesClientBeginDeallocateOptions) (resp azfake.PollerResponder[armcompute.VirtualMachinesClientDeallocateResponse], failed azfake.ErrorResponder) {
-			if status, code := s.change(group, name, "deallocating"); code != "" {
+			if status, code := s.begin(group, name, "deallocating"); code != "" {
 				failed.SetResponseError(status, code)
 			}
 			resp.AddNonTerminalResponse(http.StatusAccepted, nil)
 			return resp, failed
 		},
 		BeginStart: func(_ context.Context, group, name string, _ *armcompute.VirtualMachinesClientBeginStartOptions) (resp azfake.PollerResponder[armcompute.VirtualMachinesClientStartResponse], failed azfake.ErrorResponder) {
-			if status, code := s.change(group, name, "starting"); code != "" {
+			if status, code := s.begin(group, name, "starting"); code != "" {
 				failed.SetResponseError(status, code)
 			}
 			resp.AddNonTerminalResponse(http.StatusAccepted, nil)
@@ -224,8 +211,8 @@ func (s *simulatedAzure) serveFake(w http.ResponseWriter, r *http.Request, opera
 
 // page is a part of the listing. Azure spells the groups of a listing in upper case.
 func (s *simulatedAzure) page(asked *url.URL, o *armcompute.VirtualMachinesClientListAllOptions) (answer armcompute.VirtualMachinesClientListAllResponse) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	ids := slices.Sorted(maps.Keys(s.machines))
 	first, _ := strconv.Atoi(asked.Query().Get("$skipToken"))
 	last := min(first+pageSize, len(ids))
@@ -273,10 +260,10 @@ func (m *simulatedMachine) arrive() {
 	m.left, m.arrives, m.power = 0, time.Time{}, cmp.Or(map[string]string{"starting": "running", "deallocating": "deallocated"}[m.power], m.power)
 }
 
-// change starts a transition. One that is under way is not turned round.
-func (s *simulatedAzure) change(group, name, to string) (status int, code string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// begin starts a transition. One that is under way is not turned round.
+func (s *simulatedAzure) begin(group, name, to string) (status int, code string) {
+	s.Lock()
+	defer s.Unlock()
 	m := s.machines[strings.ToLower(group+"/"+name)]
 	switch {
 	case m == nil:
@@ -297,54 +284,12 @@ func (s *simulatedAzure) change(group, name, to string) (status int, code string
 }
 
 func (s *simulatedAzure) permissions() []rolePermission {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	if s.rights != nil {
 		return s.rights
 	}
 	return []rolePermission{{Actions: []string{"Microsoft.Compute/virtualMachines/*"}}}
-}
-
-func (s *simulatedAzure) findFault(operation, id string) (fault, bool) {
-	for _, f := range s.faults {
-		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
-			return f, true
-		}
-	}
-	return fault{}, false
-}
-
-func (s *simulatedAzure) inject(t *testing.T, f fault) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults = append(s.faults, f)
-	t.Cleanup(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.faults = nil
-	})
-}
-
-func (s *simulatedAzure) count(operation string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls[operation]++
-}
-
-func (s *simulatedAzure) countOf(operation string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.calls[operation]
-}
-
-// countCalls returns how often each operation was called since it was asked last.
-func (s *simulatedAzure) countCalls() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	counted := s.calls
-	s.calls = map[string]int{}
-	return counted
 }
 
 func writeJSON(w http.ResponseWriter, status int, content any) {
@@ -362,8 +307,8 @@ func writeError(w http.ResponseWriter, status int, code string) {
 
 // newCluster is a cluster whose resource group's name begins with those before it.
 func (s *simulatedAzure) newCluster() *simulatedCluster {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	s.clusters++
 	return &simulatedCluster{simulatedAzure: s, group: "Sleepy" + strings.Repeat("x", s.clusters)}
 }
@@ -386,8 +331,8 @@ func goodCredentials() map[string][]byte {
 }
 
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	var ids []string
 	for range n {
 		m := &simulatedMachine{group: c.group, name: fmt.Sprintf("Worker-%07d", c.made*11), power: "running"}
@@ -399,8 +344,8 @@ func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 }
 
 func (c *simulatedCluster) Settle(*testing.T) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	for _, m := range c.machines {
 		m.late = 0
 		m.arrive()
@@ -409,22 +354,22 @@ func (c *simulatedCluster) Settle(*testing.T) {
 
 func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
 	t.Helper()
-	f, ok := map[actuator.ErrorClass]fault{
-		actuator.CredentialsInvalid: {status: http.StatusUnauthorized, code: "ExpiredAuthenticationToken"},
-		actuator.PermissionDenied:   {status: http.StatusForbidden, code: "AuthorizationFailed"},
-		actuator.Unreachable:        {status: http.StatusServiceUnavailable, code: "ServerBusy"},
-		actuator.Throttled:          {status: http.StatusTooManyRequests, code: "SubscriptionRequestsThrottled", retryAfter: "30"},
-		actuator.NoCapacity:         {status: http.StatusConflict, code: "AllocationFailed"},
-		actuator.WrongState:         {status: http.StatusConflict, code: "OperationNotAllowed"},
-		actuator.NotFound:           {status: http.StatusNotFound, code: "ResourceNotFound"},
-		actuator.Other:              {status: http.StatusConflict, code: "ScopeLocked"},
+	f, ok := map[actuator.ErrorClass]actuatortest.Fault{
+		actuator.CredentialsInvalid: {Status: http.StatusUnauthorized, Code: "ExpiredAuthenticationToken"},
+		actuator.PermissionDenied:   {Status: http.StatusForbidden, Code: "AuthorizationFailed"},
+		actuator.Unreachable:        {Status: http.StatusServiceUnavailable, Code: "ServerBusy"},
+		actuator.Throttled:          {Status: http.StatusTooManyRequests, Code: "SubscriptionRequestsThrottled", RetryAfter: "30"},
+		actuator.NoCapacity:         {Status: http.StatusConflict, Code: "AllocationFailed"},
+		actuator.WrongState:         {Status: http.StatusConflict, Code: "OperationNotAllowed"},
+		actuator.NotFound:           {Status: http.StatusNotFound, Code: "ResourceNotFound"},
+		actuator.Other:              {Status: http.StatusConflict, Code: "ScopeLocked"},
 	}[class]
 	if !ok {
 		return false
 	}
-	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: deallocate, actuatortest.Start: start}[op]
-	f.ids = ids
-	c.inject(t, f)
+	f.Operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: deallocate, actuatortest.Start: start}[op]
+	f.IDs = ids
+	c.Inject(t, f)
 	return true
 }
 
@@ -433,21 +378,16 @@ func (*simulatedCluster) TakesOrdersOneByOne() {}
 
 // ShutDown implements actuatortest.ShutdownCloud.
 func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	c.machines[id].power = "stopped"
 }
 
 // Delay implements actuatortest.LateCloud.
 func (c *simulatedCluster) Delay(t *testing.T) {
 	t.Helper()
-	set := func(isLate bool) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.isLate = isLate
-	}
-	set(true)
-	t.Cleanup(func() { set(false) })
+	c.Change(func() { c.isLate = true })
+	t.Cleanup(func() { c.Change(func() { c.isLate = false }) })
 }
 
 func TestContract(t *testing.T) {

@@ -48,8 +48,8 @@ func TestWorkloadIdentities(t *testing.T) {
 			if row.class == "" && err != nil || row.class != "" && (actuator.ClassOf(err) != row.class || !strings.Contains(err.Error(), row.says)) {
 				t.Errorf("found %v, want class %q and %q", err, row.class, row.says)
 			}
-			cloud.mu.Lock()
-			defer cloud.mu.Unlock()
+			cloud.Lock()
+			defer cloud.Unlock()
 			if (cloud.assertion == token) != row.byToken {
 				t.Errorf("logged in with the assertion %q, want the manager's token to be used: %t", cloud.assertion, row.byToken)
 			}

@@ -4,7 +4,6 @@ package containers
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -26,66 +25,28 @@ import (
 
 func TestCallsAreFew(t *testing.T) {
 	engine := startEngine(t)
-	clusters := []*simulatedCluster{engine.newCluster(), engine.newCluster(), engine.newCluster()}
-	var selectors []string
-	var ids [][]string
-	for _, c := range clusters {
-		selectors, ids = append(selectors, c.Target().InfraID), append(ids, c.Create(t, 4))
-	}
-	if _, err := engine.actuator.ObserveAll(t.Context(), clusters[0].Target(), selectors); err != nil {
-		t.Fatal(err)
-	}
-	for i, err := range engine.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
-		if err != nil {
-			t.Errorf("stop cluster %d: %v", i, err)
-		}
-	}
-	if diff := cmp.Diff(map[string]int{list: 1, stop: 12}, engine.countCalls()); diff != "" {
-		t.Errorf("calls for three clusters of four containers (-want +got):\n%s", diff)
-	}
+	actuatortest.ExpectCalls(t, [3]actuatortest.FaultyCloud{engine.newCluster(), engine.newCluster(), engine.newCluster()}, map[string]int{list: 1, stop: 12})
 }
 
 func TestTroubleAtAnEngine(t *testing.T) {
 	for name, row := range map[string]struct {
-		fault fault
+		fault actuatortest.Fault
 		op    actuatortest.Operation
 		// calls is how often the operation is called for three containers.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is the account's":                     {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"a pause without end is not believed":          {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a stop is never sent again":                   {fault{operation: stop, status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a stop that fails inside is of its container": {fault{operation: stop, status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
-		"a start is tried again":                       {fault{operation: start, status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a redirect is not followed":                   {fault{operation: list, status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusInternalServerError}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is the account's":                     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"a pause without end is not believed":          {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"a stop is never sent again":                   {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a stop that fails inside is of its container": {actuatortest.Fault{Operation: stop, Status: http.StatusInternalServerError}, actuatortest.Stop, 3, actuator.Other, 0},
+		"a start is tried again":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a redirect is not followed":                   {actuatortest.Fault{Operation: list, Status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			engine := startEngine(t)
-			c := engine.newCluster()
-			ids := c.Create(t, 3)
-			engine.inject(t, row.fault)
-			var err error
-			switch row.op {
-			case actuatortest.Observe:
-				_, err = engine.actuator.Observe(t.Context(), c.Target())
-			case actuatortest.Stop:
-				err = engine.actuator.Stop(t.Context(), c.Target(), ids)
-			case actuatortest.Start:
-				err = engine.actuator.Start(t.Context(), c.Target(), ids)
-			}
-			var pause time.Duration
-			if known, ok := errors.AsType[*actuator.Error](err); ok {
-				pause = known.RetryAfter
-			}
-			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
-				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
-			}
-			if got := engine.countCalls()[row.fault.operation]; got != row.calls {
-				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
-			}
+			actuatortest.ExpectError(t, startEngine(t).newCluster(), row.op, row.fault, actuator.Error{Class: row.class, RetryAfter: row.retryAfter}, row.calls)
 		})
 	}
 }
@@ -97,10 +58,10 @@ func TestAContainerThatIsToldToStopCountsAsStopping(t *testing.T) {
 	engine.actuator = New(Options{CallTimeout: callTimeout, StopPatience: stopPatience, Clock: now})
 	c := engine.newCluster()
 	id := c.Create(t, 1)[0]
-	engine.change(func() { engine.containers[id].isStubborn = true })
+	engine.Change(func() { engine.containers[id].isStubborn = true })
 	expectState := func(want actuator.MachineState) {
 		t.Helper()
-		engine.change(func() {
+		engine.Change(func() {
 			if engine.containers[id].left > 0 {
 				engine.containers[id].left = 100
 			}
@@ -137,7 +98,7 @@ func TestAPausedContainerIsStoppedAndStarted(t *testing.T) {
 				t.Errorf("stop: %v", err)
 			}
 			var states []string
-			engine.change(func() { states = []string{engine.containers[ids[0]].state, engine.containers[ids[1]].state} })
+			engine.Change(func() { states = []string{engine.containers[ids[0]].state, engine.containers[ids[1]].state} })
 			if diff := cmp.Diff([]string{"running", "exited"}, states); diff != "" {
 				t.Errorf("states (-want +got):\n%s", diff)
 			}
@@ -259,7 +220,7 @@ func TestWordsOfAnEngineAreShownOnceItIsListed(t *testing.T) {
 			}
 			c := engine.newCluster()
 			ids := c.Create(t, 1)
-			engine.inject(t, fault{operation: stop, status: http.StatusBadRequest, message: "no way: " + strings.Repeat("a", 64) + strings.Repeat(" x", 1000)})
+			engine.Inject(t, actuatortest.Fault{Operation: stop, Status: http.StatusBadRequest, Message: "no way: " + strings.Repeat("a", 64) + strings.Repeat(" x", 1000)})
 			err := engine.actuator.Stop(t.Context(), c.Target(), ids)
 			if err == nil || strings.Contains(err.Error(), "no way: <id>") != isListed || len(err.Error()) > 1000 {
 				t.Errorf("found %v, want the engine's words: %t", err, isListed)

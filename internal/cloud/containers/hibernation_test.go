@@ -21,7 +21,7 @@ func TestAClusterHibernatesAndResumes(t *testing.T) {
 	c := engine.newCluster()
 	runStory(t, "double", c, c.infraID, func(state hivev1.PowerState, ids []string) {
 		if state == hivev1.PowerStateHibernating {
-			engine.change(func() { engine.containers[ids[0]].state = "paused" })
+			engine.Change(func() { engine.containers[ids[0]].state = "paused" })
 		}
 	})
 }

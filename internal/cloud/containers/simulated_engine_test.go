@@ -21,7 +21,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -99,6 +98,8 @@ func (a *authority) newCredentials(t *testing.T) map[string][]byte {
 // (https://docs.docker.com/reference/api/engine/). Each third container is stubborn: it takes its time to end, and the engine answers a stop
 // only then.
 type simulatedEngine struct {
+	actuatortest.Faults
+
 	server      *httptest.Server
 	actuator    *Actuator
 	credentials map[string][]byte
@@ -108,10 +109,7 @@ type simulatedEngine struct {
 	docker *http.Client
 	proxy  http.Handler
 
-	mu         sync.Mutex
 	containers map[string]*simulatedContainer
-	faults     []fault
-	calls      map[string]int
 	clusters   int
 	made       int
 	isLate     bool
@@ -129,17 +127,9 @@ type simulatedContainer struct {
 	late   int
 }
 
-type fault struct {
-	operation  string
-	ids        []string
-	status     int
-	retryAfter string
-	message    string
-}
-
 func startEngine(t *testing.T) *simulatedEngine {
 	t.Helper()
-	s := &simulatedEngine{containers: map[string]*simulatedContainer{}, calls: map[string]int{}}
+	s := &simulatedEngine{containers: map[string]*simulatedContainer{}}
 	s.server = httptest.NewUnstartedServer(s)
 	ca := newAuthority(t)
 	certificate, key := ca.signServer(t)
@@ -164,9 +154,9 @@ func startEngine(t *testing.T) *simulatedEngine {
 
 // ServeHTTP implements http.Handler.
 func (s *simulatedEngine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
+	s.Lock()
 	end := s.answer(w, r)
-	s.mu.Unlock()
+	s.Unlock()
 	if end != nil {
 		end()
 	}
@@ -179,15 +169,15 @@ func (s *simulatedEngine) answer(w http.ResponseWriter, r *http.Request) (end fu
 	if len(parts) == 3 {
 		id, operation = parts[1], map[string]string{"stop": stop, "start": start, "json": "inspect", "unpause": "unpause"}[parts[2]]
 	}
-	s.calls[operation]++
-	m, failed := s.containers[id], s.findFault(operation, id)
+	m, count := s.containers[id], s.CountCall(operation)
+	failed, isFailed := s.FindFault(operation, id)
 	switch {
 	case s.interfere != nil && s.interfere(w, r):
-	case failed != nil:
-		if failed.retryAfter != "" {
-			w.Header().Set("Retry-After", failed.retryAfter)
+	case isFailed:
+		if failed.RetryAfter != "" {
+			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
-		writeFailure(w, failed.status, fmt.Sprintf("%s %s %d", failed.message, secretWord, s.calls[operation]))
+		writeFailure(w, failed.Status, fmt.Sprintf("%s %s %d", failed.Message, secretWord, count))
 	case s.proxy != nil:
 		return func() { s.proxy.ServeHTTP(w, r) }
 	case operation == list:
@@ -263,36 +253,6 @@ func (s *simulatedEngine) serveList(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(all)
 }
 
-func (s *simulatedEngine) findFault(operation, id string) *fault {
-	for i, f := range s.faults {
-		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
-			return &s.faults[i]
-		}
-	}
-	return nil
-}
-
-func (s *simulatedEngine) inject(t *testing.T, f fault) {
-	t.Helper()
-	s.change(func() { s.faults = append(s.faults, f) })
-	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
-}
-
-func (s *simulatedEngine) change(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
-}
-
-// countCalls returns how often each operation was called since it was asked last.
-func (s *simulatedEngine) countCalls() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	counted := s.calls
-	s.calls = map[string]int{}
-	return counted
-}
-
 func writeFailure(w http.ResponseWriter, status int, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -301,8 +261,8 @@ func writeFailure(w http.ResponseWriter, status int, message string) {
 
 // newCluster is a cluster whose name begins with those before it.
 func (s *simulatedEngine) newCluster() *simulatedCluster {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	s.clusters++
 	return &simulatedCluster{simulatedEngine: s, infraID: "sleepy" + strings.Repeat("-x", s.clusters)}
 }
@@ -319,8 +279,8 @@ func (c *simulatedCluster) Target() actuator.Target {
 }
 
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	var ids []string
 	for range n {
 		c.made++
@@ -332,7 +292,7 @@ func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 }
 
 func (c *simulatedCluster) Settle(*testing.T) {
-	c.change(func() {
+	c.Change(func() {
 		for _, m := range c.containers {
 			m.late = 0
 			if m.left > 0 {
@@ -344,23 +304,23 @@ func (c *simulatedCluster) Settle(*testing.T) {
 
 func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
 	t.Helper()
-	f, ok := map[actuator.ErrorClass]fault{
-		actuator.CredentialsInvalid: {status: http.StatusUnauthorized},
-		actuator.PermissionDenied:   {status: http.StatusForbidden},
-		actuator.Unreachable:        {status: http.StatusServiceUnavailable},
-		actuator.Throttled:          {status: http.StatusTooManyRequests, retryAfter: "30"},
-		actuator.NotFound:           {status: http.StatusNotFound},
-		actuator.Other:              {status: http.StatusBadRequest},
+	f, ok := map[actuator.ErrorClass]actuatortest.Fault{
+		actuator.CredentialsInvalid: {Status: http.StatusUnauthorized},
+		actuator.PermissionDenied:   {Status: http.StatusForbidden},
+		actuator.Unreachable:        {Status: http.StatusServiceUnavailable},
+		actuator.Throttled:          {Status: http.StatusTooManyRequests, RetryAfter: "30"},
+		actuator.NotFound:           {Status: http.StatusNotFound},
+		actuator.Other:              {Status: http.StatusBadRequest},
 	}[class]
 	if class == actuator.NoCapacity && op == actuatortest.Start {
-		f, ok = fault{status: http.StatusInternalServerError, message: "driver failed: Bind for 0.0.0.0:6443 failed: port is already allocated"}, true
+		f, ok = actuatortest.Fault{Status: http.StatusInternalServerError, Message: "driver failed: Bind for 0.0.0.0:6443 failed: port is already allocated"}, true
 	}
 	if !ok {
 		return false
 	}
-	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
-	f.ids = ids
-	c.inject(t, f)
+	f.Operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
+	f.IDs = ids
+	c.Inject(t, f)
 	return true
 }
 
@@ -369,14 +329,14 @@ func (*simulatedCluster) TakesOrdersOneByOne() {}
 
 // ShutDown implements actuatortest.ShutdownCloud: a paused container keeps its memory.
 func (c *simulatedCluster) ShutDown(_ *testing.T, id string) {
-	c.change(func() { c.containers[id].state = "paused" })
+	c.Change(func() { c.containers[id].state = "paused" })
 }
 
 // Delay implements actuatortest.LateCloud.
 func (c *simulatedCluster) Delay(t *testing.T) {
 	t.Helper()
-	c.change(func() { c.isLate = true })
-	t.Cleanup(func() { c.change(func() { c.isLate = false }) })
+	c.Change(func() { c.isLate = true })
+	t.Cleanup(func() { c.Change(func() { c.isLate = false }) })
 }
 
 func TestContract(t *testing.T) {

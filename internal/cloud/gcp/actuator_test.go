@@ -24,65 +24,31 @@ import (
 
 func TestCallsAreFew(t *testing.T) {
 	cloud := startGCP(t)
-	clusters := []*simulatedCluster{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}
-	var infraIDs []string
-	var ids [][]string
-	for _, c := range clusters {
-		infraIDs, ids = append(infraIDs, c.infraID), append(ids, c.Create(t, 4))
-	}
-	if _, err := cloud.actuator.ObserveAll(t.Context(), clusters[0].Target(), infraIDs); err != nil {
-		t.Fatal(err)
-	}
-	for i, err := range cloud.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
-		if err != nil {
-			t.Errorf("stop cluster %d: %v", i, err)
-		}
-	}
-	if diff := cmp.Diff(map[string]int{login: 1, list: 3, stop: 12}, cloud.countCalls()); diff != "" {
-		t.Errorf("calls for three clusters of four instances, and pages of five (-want +got):\n%s", diff)
-	}
+	actuatortest.ExpectCalls(t, [3]actuatortest.FaultyCloud{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}, map[string]int{login: 1, list: 3, stop: 12})
 }
 
 func TestTroubleAtGoogleCloud(t *testing.T) {
 	for name, row := range map[string]struct {
-		fault fault
+		fault actuatortest.Fault
 		op    actuatortest.Operation
 		// calls is how often the operation is called for three instances.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is the account's":                     {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"a rate is a pause whatever its status":        {fault{operation: list, status: http.StatusForbidden, reason: "rateLimitExceeded"}, actuatortest.Observe, 1, actuator.Throttled, 0},
-		"a pause of an overloaded cloud is kept":       {fault{operation: list, status: http.StatusServiceUnavailable, retryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
-		"a pause without end is not believed":          {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a login may ask for a pause":                  {fault{operation: login, status: http.StatusTooManyRequests, retryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a login that does not answer is unreachable":  {fault{operation: login, status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a stop is never sent again":                   {fault{operation: stop, status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a start is tried again":                       {fault{operation: start, status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a quota is capacity":                          {fault{operation: start, status: http.StatusForbidden, reason: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is the account's":                     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"a rate is a pause whatever its status":        {actuatortest.Fault{Operation: list, Status: http.StatusForbidden, Code: "rateLimitExceeded"}, actuatortest.Observe, 1, actuator.Throttled, 0},
+		"a pause of an overloaded cloud is kept":       {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"a pause without end is not believed":          {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"a login may ask for a pause":                  {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a login that does not answer is unreachable":  {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a stop is never sent again":                   {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a start is tried again":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a quota is capacity":                          {actuatortest.Fault{Operation: start, Status: http.StatusForbidden, Code: "quotaExceeded"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cloud := startGCP(t)
-			c := cloud.newCluster()
-			ids := c.Create(t, 3)
-			cloud.inject(t, row.fault)
-			err := map[actuatortest.Operation]func() error{
-				actuatortest.Observe: func() error { _, err := cloud.actuator.Observe(t.Context(), c.Target()); return err },
-				actuatortest.Stop:    func() error { return cloud.actuator.StopAll(t.Context(), c.Target(), [][]string{ids})[0] },
-				actuatortest.Start:   func() error { return cloud.actuator.Start(t.Context(), c.Target(), ids) },
-			}[row.op]()
-			var pause time.Duration
-			if known, ok := errors.AsType[*actuator.Error](err); ok {
-				pause = known.RetryAfter
-			}
-			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
-				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
-			}
-			if got := cloud.countCalls()[row.fault.operation]; got != row.calls {
-				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
-			}
+			actuatortest.ExpectError(t, startGCP(t).newCluster(), row.op, row.fault, actuator.Error{Class: row.class, RetryAfter: row.retryAfter}, row.calls)
 		})
 	}
 }
@@ -99,16 +65,16 @@ func TestATokenIsRenewed(t *testing.T) {
 	if err := observe(); err != nil {
 		t.Fatal(err)
 	}
-	cloud.change(func() { cloud.tokens++ })
+	cloud.Change(func() { cloud.tokens++ })
 	if err := observe(); err != nil {
 		t.Errorf("with a token that has expired: %v, want another login", err)
 	}
-	cloud.change(func() { cloud.isRevoked = true })
+	cloud.Change(func() { cloud.isRevoked = true })
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	if actuator.ClassOf(err) != actuator.CredentialsInvalid || !strings.Contains(err.Error(), "invalid_grant: Invalid JWT Signature") {
 		t.Errorf("with a key that was revoked: %v, want class %q and what Google says", err, actuator.CredentialsInvalid)
 	}
-	cloud.change(func() { cloud.isRevoked = false })
+	cloud.Change(func() { cloud.isRevoked = false })
 	if err := observe(); err != nil {
 		t.Errorf("with a key that is good again: %v", err)
 	}
@@ -119,21 +85,19 @@ func TestAStartThatFailsLaterIsTold(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 1)
-	cloud.change(func() { cloud.instances[ids[0]].status, cloud.orderLooks = "TERMINATED", 2 })
-	cloud.inject(t, fault{operation: start, reason: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", isLater: true})
+	cloud.Change(func() { cloud.instances[ids[0]].status, cloud.orderLooks = "TERMINATED", 2 })
+	cloud.Inject(t, actuatortest.Fault{Operation: start, Code: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", IsLater: true})
 	for i, want := range []struct {
 		class  actuator.ErrorClass
 		starts int
-	}{{"", 1}, {"", 1}, {actuator.NoCapacity, 1}, {"", 2}} {
+	}{{"", 1}, {"", 0}, {actuator.NoCapacity, 0}, {"", 1}} {
 		err := cloud.actuator.Start(t.Context(), c.Target(), ids)
 		if err != nil && actuator.ClassOf(err) != want.class || err == nil && want.class != "" {
 			t.Errorf("start %d: found %v, want class %q", i, err, want.class)
 		}
-		cloud.change(func() {
-			if got := cloud.calls[start]; got != want.starts {
-				t.Errorf("start %d: %d orders were sent, want %d", i, got, want.starts)
-			}
-		})
+		if got := cloud.CountCalls()[start]; got != want.starts {
+			t.Errorf("start %d: %d orders were sent, want %d", i, got, want.starts)
+		}
 	}
 	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil && actuator.ClassOf(err) != actuator.WrongState {
 		t.Errorf("stop: %v", err)
@@ -148,13 +112,13 @@ func TestASuspendedInstanceIsResumed(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 2)
-	cloud.change(func() { cloud.instances[ids[0]].status, cloud.instances[ids[1]].status = "SUSPENDED", "REPAIRING" })
+	cloud.Change(func() { cloud.instances[ids[0]].status, cloud.instances[ids[1]].status = "SUSPENDED", "REPAIRING" })
 	err := cloud.actuator.Start(t.Context(), c.Target(), ids)
 	if err != nil {
 		t.Errorf("start what is suspended and what comes up by itself: %v", err)
 	}
 	c.Settle(t)
-	cloud.change(func() {
+	cloud.Change(func() {
 		if got := cloud.instances[ids[0]].status; got != "RUNNING" {
 			t.Errorf("the suspended instance is %s, want RUNNING", got)
 		}
@@ -170,7 +134,7 @@ func TestLocalSSDs(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 2)
-	cloud.change(func() { cloud.instances[ids[1]].hasLocalSSD = true })
+	cloud.Change(func() { cloud.instances[ids[1]].hasLocalSSD = true })
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	known, _ := errors.AsType[*actuator.Error](err)
 	if known == nil || !cmp.Equal(known.RefusedIDs, ids[1:]) || !strings.Contains(known.Message, "set spec.platform.gcp.discardLocalSsdOnHibernate") {
@@ -188,12 +152,12 @@ func TestLocalSSDs(t *testing.T) {
 		if discard == nil {
 			continue
 		}
-		cloud.change(func() { cloud.instances[ids[1]].status = "RUNNING" })
+		cloud.Change(func() { cloud.instances[ids[1]].status = "RUNNING" })
 		if err := cloud.actuator.Stop(t.Context(), target, ids[1:]); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 		want := map[bool]string{true: "true", false: "false"}[*discard]
-		cloud.change(func() {
+		cloud.Change(func() {
 			if got := cloud.instances[ids[1]].discarded; got != want {
 				t.Errorf("the cloud was told %q, want %q", got, want)
 			}
@@ -293,15 +257,15 @@ func TestRightsAreAskedBeforeAStop(t *testing.T) {
 	cloud := startGCP(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 4)
-	cloud.change(func() { cloud.rights = []string{"compute.instances.stop"} })
+	cloud.Change(func() { cloud.rights = []string{"compute.instances.stop"} })
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	if actuator.ClassOf(err) != actuator.PermissionDenied || !strings.Contains(err.Error(), "expected the service account to have compute.instances.start") {
 		t.Errorf("without the right to start: %v, want class %q and the right", err, actuator.PermissionDenied)
 	}
-	if calls := cloud.countCalls(); calls[stop] != 0 || calls[testRights] > 2 {
+	if calls := cloud.CountCalls(); calls[stop] != 0 || calls[testRights] > 2 {
 		t.Errorf("found %d stops and %d questions, want none and one for each zone at most", calls[stop], calls[testRights])
 	}
-	cloud.inject(t, fault{operation: testRights, status: http.StatusForbidden, reason: "forbidden"})
+	cloud.Inject(t, actuatortest.Fault{Operation: testRights, Status: http.StatusForbidden, Code: "forbidden"})
 	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
 		t.Errorf("who may not ask: %v, want the stop to be tried", err)
 	}
@@ -405,7 +369,7 @@ func TestCallersAtTheSameTimeLogInOnce(t *testing.T) {
 	}
 	begin.Done()
 	work.Wait()
-	if logins := cloud.countCalls()[login]; logins != 1 {
+	if logins := cloud.CountCalls()[login]; logins != 1 {
 		t.Errorf("%d logins, want 1", logins)
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -44,15 +43,14 @@ const (
 // (https://cloud.google.com/compute/docs/reference/rest/v1). It takes an order first and finds out later whether it has room, refuses an
 // order while another one is under way, and has a listing that shows instances late and zones one by one.
 type simulatedGCP struct {
+	actuatortest.Faults
+
 	server   *httptest.Server
 	actuator *Actuator
 	key      *rsa.PrivateKey
 
-	mu        sync.Mutex
 	instances map[string]*simulatedInstance
 	orders    map[string]*simulatedOrder
-	faults    []fault
-	calls     map[string]int
 	// queries are those of listings.
 	queries  []url.Values
 	tokens   int
@@ -92,23 +90,13 @@ type simulatedOrder struct {
 	left     int
 }
 
-type fault struct {
-	operation  string
-	ids        []string
-	status     int
-	reason     string
-	retryAfter string
-	// isLater lets an order be taken, and fail then.
-	isLater bool
-}
-
 func startGCP(t *testing.T) *simulatedGCP {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &simulatedGCP{key: key, instances: map[string]*simulatedInstance{}, orders: map[string]*simulatedOrder{}, calls: map[string]int{}}
+	s := &simulatedGCP{key: key, instances: map[string]*simulatedInstance{}, orders: map[string]*simulatedOrder{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
 	s.actuator = New(rest.CloudOptions{HTTPClient: rest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
@@ -137,16 +125,16 @@ func (s *simulatedGCP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serveLogin gives a token to who has signed with the key of the service account.
 func (s *simulatedGCP) serveLogin(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(r.FormValue("assertion"), ".")
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls[login]++
-	if failed, isFailed := s.findFault(login, ""); isFailed {
-		w.Header().Set("Retry-After", failed.retryAfter)
-		writeJSON(w, failed.status, map[string]any{})
+	s.Lock()
+	defer s.Unlock()
+	logins := s.CountCall(login)
+	if failed, isFailed := s.FindFault(login, ""); isFailed {
+		w.Header().Set("Retry-After", failed.RetryAfter)
+		writeJSON(w, failed.Status, map[string]any{})
 		return
 	}
 	if len(parts) != 3 || r.URL.Path != "/token" || s.isRevoked || !s.isSigned(parts) {
-		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant", "error_description": "Invalid JWT Signature at " + strconv.Itoa(s.calls[login]/1000)})
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant", "error_description": "Invalid JWT Signature at " + strconv.Itoa(logins/1000)})
 		return
 	}
 	s.tokens++
@@ -170,22 +158,22 @@ func (s *simulatedGCP) token() string {
 
 func (s *simulatedGCP) serveCompute(w http.ResponseWriter, r *http.Request) {
 	operation, id := parseRequest(r)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls[operation]++
-	failed, isFailed := s.findFault(operation, id)
+	s.Lock()
+	defer s.Unlock()
+	count := s.CountCall(operation)
+	failed, isFailed := s.FindFault(operation, id)
 	switch {
 	case r.Header.Get("Authorization") != "Bearer "+s.token() || s.isRevoked:
 		writeRefusal(w, http.StatusUnauthorized, "authError", "Request had invalid authentication credentials.")
 	case s.interfere != nil && s.interfere(w, r):
 	case !strings.HasPrefix(r.URL.Path, "/compute/v1/projects/"+goodProject+"/"):
 		writeRefusal(w, http.StatusForbidden, "forbidden", "Required 'compute.instances.list' permission for another project")
-	case isFailed && !failed.isLater:
-		if failed.retryAfter != "" {
-			w.Header().Set("Retry-After", failed.retryAfter)
+	case isFailed && !failed.IsLater:
+		if failed.RetryAfter != "" {
+			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
 		// With everything in it that must not be shown.
-		writeRefusal(w, failed.status, failed.reason, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", s.calls[operation]%60, s.pemKey()))
+		writeRefusal(w, failed.Status, failed.Code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", count%60, s.pemKey()))
 	case operation == list:
 		s.serveList(w, r)
 	case operation == operationRead:
@@ -330,10 +318,10 @@ func (s *simulatedGCP) serveAction(w http.ResponseWriter, r *http.Request, actio
 		return
 	}
 	taken := &simulatedOrder{id: id, left: s.orderLooks}
-	name := fmt.Sprintf("operation-%d-%d", len(s.orders), s.calls[action])
+	name := fmt.Sprintf("operation-%d", len(s.orders))
 	s.orders[name] = taken
-	if failed, isFailed := s.findFault(action, id); isFailed {
-		taken.code = failed.reason
+	if failed, isFailed := s.FindFault(action, id); isFailed {
+		taken.code = failed.Code
 	}
 	if m.status == row.from {
 		m.discarded = r.URL.Query().Get("discardLocalSsd")
@@ -346,36 +334,6 @@ func (s *simulatedGCP) serveAction(w http.ResponseWriter, r *http.Request, actio
 		}
 	}
 	writeJSON(w, http.StatusOK, map[string]any{"name": name, "status": "PENDING", "targetLink": computeURL + goodProject + "/zones/" + m.zone + "/instances/" + m.name})
-}
-
-func (s *simulatedGCP) findFault(operation, id string) (fault, bool) {
-	for _, f := range s.faults {
-		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
-			return f, true
-		}
-	}
-	return fault{}, false
-}
-
-func (s *simulatedGCP) inject(t *testing.T, f fault) {
-	t.Helper()
-	s.change(func() { s.faults = append(s.faults, f) })
-	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
-}
-
-func (s *simulatedGCP) change(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
-}
-
-// countCalls returns how often each operation was called since it was asked last.
-func (s *simulatedGCP) countCalls() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	counted := s.calls
-	s.calls = map[string]int{}
-	return counted
 }
 
 func writeJSON(w http.ResponseWriter, status int, content any) {
@@ -407,8 +365,8 @@ func (s *simulatedGCP) credentials(other map[string]string) map[string][]byte {
 
 // newCluster is a cluster whose infraID begins with that of the one before it, as far as names may be long.
 func (s *simulatedGCP) newCluster() *simulatedCluster {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	s.clusters++
 	return &simulatedCluster{simulatedGCP: s, infraID: fmt.Sprintf("sleepy%d", s.clusters/10) + strings.Repeat("-x", s.clusters%10)}
 }
@@ -426,8 +384,8 @@ func (c *simulatedCluster) Target() actuator.Target {
 
 // Create puts the instances into two zones.
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	var ids []string
 	for range n {
 		c.made++
@@ -442,7 +400,7 @@ func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 }
 
 func (c *simulatedCluster) Settle(*testing.T) {
-	c.change(func() {
+	c.Change(func() {
 		for _, o := range c.orders {
 			if o.code != "" {
 				c.instances[o.id].status = "TERMINATED"
@@ -457,21 +415,21 @@ func (c *simulatedCluster) Settle(*testing.T) {
 
 func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
 	t.Helper()
-	f, ok := map[actuator.ErrorClass]fault{
-		actuator.CredentialsInvalid: {status: http.StatusUnauthorized, reason: "authError"},
-		actuator.PermissionDenied:   {status: http.StatusForbidden, reason: "forbidden"},
-		actuator.Unreachable:        {status: http.StatusServiceUnavailable, reason: "backendError"},
-		actuator.Throttled:          {status: http.StatusForbidden, reason: "rateLimitExceeded", retryAfter: "30"},
-		actuator.NotFound:           {status: http.StatusNotFound, reason: "notFound"},
-		actuator.Other:              {status: http.StatusBadRequest, reason: "invalid"},
-		actuator.NoCapacity:         {reason: "ZONE_RESOURCE_POOL_EXHAUSTED", isLater: true},
+	f, ok := map[actuator.ErrorClass]actuatortest.Fault{
+		actuator.CredentialsInvalid: {Status: http.StatusUnauthorized, Code: "authError"},
+		actuator.PermissionDenied:   {Status: http.StatusForbidden, Code: "forbidden"},
+		actuator.Unreachable:        {Status: http.StatusServiceUnavailable, Code: "backendError"},
+		actuator.Throttled:          {Status: http.StatusForbidden, Code: "rateLimitExceeded", RetryAfter: "30"},
+		actuator.NotFound:           {Status: http.StatusNotFound, Code: "notFound"},
+		actuator.Other:              {Status: http.StatusBadRequest, Code: "invalid"},
+		actuator.NoCapacity:         {Code: "ZONE_RESOURCE_POOL_EXHAUSTED", IsLater: true},
 	}[class]
 	if !ok || class == actuator.NoCapacity && op != actuatortest.Start {
 		return false // An instance that runs is no trouble of a listing, and a stop needs no room.
 	}
-	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
-	f.ids = ids
-	c.inject(t, f)
+	f.Operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
+	f.IDs = ids
+	c.Inject(t, f)
 	return true
 }
 
@@ -481,8 +439,8 @@ func (*simulatedCluster) TakesOrdersOneByOne() {}
 // Delay implements actuatortest.LateCloud.
 func (c *simulatedCluster) Delay(t *testing.T) {
 	t.Helper()
-	c.change(func() { c.isLate = true })
-	t.Cleanup(func() { c.change(func() { c.isLate = false }) })
+	c.Change(func() { c.isLate = true })
+	t.Cleanup(func() { c.Change(func() { c.isLate = false }) })
 }
 
 func TestContract(t *testing.T) {

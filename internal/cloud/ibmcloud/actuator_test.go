@@ -19,63 +19,29 @@ import (
 
 func TestCallsAreFew(t *testing.T) {
 	cloud := startIBMCloud(t)
-	clusters := []*simulatedCluster{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}
-	var infraIDs []string
-	var ids [][]string
-	for _, c := range clusters {
-		infraIDs, ids = append(infraIDs, c.infraID), append(ids, c.Create(t, 4))
-	}
-	if _, err := cloud.actuator.ObserveAll(t.Context(), clusters[0].Target(), infraIDs); err != nil {
-		t.Fatal(err)
-	}
-	for i, err := range cloud.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
-		if err != nil {
-			t.Errorf("stop cluster %d: %v", i, err)
-		}
-	}
-	if diff := cmp.Diff(map[string]int{login: 1, list: 3, stop: 12}, cloud.countCalls()); diff != "" {
-		t.Errorf("calls for three clusters of four instances, and pages of five (-want +got):\n%s", diff)
-	}
+	actuatortest.ExpectCalls(t, [3]actuatortest.FaultyCloud{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}, map[string]int{login: 1, list: 3, stop: 12})
 }
 
 func TestTroubleAtIBMCloud(t *testing.T) {
 	for name, row := range map[string]struct {
-		fault fault
+		fault actuatortest.Fault
 		op    actuatortest.Operation
 		// calls is how often the operation is called for three instances.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is the account's":                     {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"a pause of an overloaded cloud is kept":       {fault{operation: list, status: http.StatusServiceUnavailable, retryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
-		"a login may ask for a pause":                  {fault{operation: login, status: http.StatusTooManyRequests, retryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a login that does not answer is unreachable":  {fault{operation: login, status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a stop is never sent again":                   {fault{operation: stop, status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a start is tried again":                       {fault{operation: start, status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
-		"a quota is capacity":                          {fault{operation: start, status: http.StatusConflict, code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
+		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is the account's":                     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"a pause of an overloaded cloud is kept":       {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable, RetryAfter: "7"}, actuatortest.Observe, 1, actuator.Throttled, 7 * time.Second},
+		"a login may ask for a pause":                  {actuatortest.Fault{Operation: login, Status: http.StatusTooManyRequests, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a login that does not answer is unreachable":  {actuatortest.Fault{Operation: login, Status: http.StatusBadGateway}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a stop is never sent again":                   {actuatortest.Fault{Operation: stop, Status: http.StatusBadGateway}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a start is tried again":                       {actuatortest.Fault{Operation: start, Status: http.StatusBadGateway}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a quota is capacity":                          {actuatortest.Fault{Operation: start, Status: http.StatusConflict, Code: "over_quota"}, actuatortest.Start, 3, actuator.NoCapacity, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cloud := startIBMCloud(t)
-			c := cloud.newCluster()
-			ids := c.Create(t, 3)
-			cloud.inject(t, row.fault)
-			err := map[actuatortest.Operation]func() error{
-				actuatortest.Observe: func() error { _, err := cloud.actuator.Observe(t.Context(), c.Target()); return err },
-				actuatortest.Stop:    func() error { return cloud.actuator.Stop(t.Context(), c.Target(), ids) },
-				actuatortest.Start:   func() error { return cloud.actuator.Start(t.Context(), c.Target(), ids) },
-			}[row.op]()
-			var pause time.Duration
-			if known, ok := errors.AsType[*actuator.Error](err); ok {
-				pause = known.RetryAfter
-			}
-			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
-				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
-			}
-			if got := cloud.countCalls()[row.fault.operation]; got != row.calls {
-				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
-			}
+			actuatortest.ExpectError(t, startIBMCloud(t).newCluster(), row.op, row.fault, actuator.Error{Class: row.class, RetryAfter: row.retryAfter}, row.calls)
 		})
 	}
 }
@@ -92,16 +58,16 @@ func TestATokenIsRenewed(t *testing.T) {
 	if err := observe(); err != nil {
 		t.Fatal(err)
 	}
-	cloud.change(func() { cloud.tokens++ })
+	cloud.Change(func() { cloud.tokens++ })
 	if err := observe(); err != nil {
 		t.Errorf("with a token that has expired: %v, want another login", err)
 	}
-	cloud.change(func() { cloud.isRevoked = true })
+	cloud.Change(func() { cloud.isRevoked = true })
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	if actuator.ClassOf(err) != actuator.CredentialsInvalid || !strings.Contains(err.Error(), "BXNIM0415E: Provided API key could not be found: <hidden>") {
 		t.Errorf("with an API key that was revoked: %v, want class %q and what IBM Cloud says", err, actuator.CredentialsInvalid)
 	}
-	cloud.change(func() { cloud.isRevoked = false })
+	cloud.Change(func() { cloud.isRevoked = false })
 	if err := observe(); err != nil {
 		t.Errorf("with an API key that is good again: %v", err)
 	}
@@ -112,21 +78,19 @@ func TestAStartThatFailsLaterIsTold(t *testing.T) {
 	cloud := startIBMCloud(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 1)
-	cloud.change(func() { cloud.instances[ids[0]].status, cloud.startLooks = "stopped", 2 })
-	cloud.inject(t, fault{operation: start, code: "cannot_start_capacity", isLater: true})
+	cloud.Change(func() { cloud.instances[ids[0]].status, cloud.startLooks = "stopped", 2 })
+	cloud.Inject(t, actuatortest.Fault{Operation: start, Code: "cannot_start_capacity", IsLater: true})
 	for i, want := range []struct {
 		class  actuator.ErrorClass
 		starts int
-	}{{"", 1}, {"", 1}, {actuator.NoCapacity, 1}, {"", 2}} {
+	}{{"", 1}, {"", 0}, {actuator.NoCapacity, 0}, {"", 1}} {
 		err := cloud.actuator.Start(t.Context(), c.Target(), ids)
 		if err != nil && actuator.ClassOf(err) != want.class || err == nil && want.class != "" {
 			t.Errorf("start %d: found %v, want class %q", i, err, want.class)
 		}
-		cloud.change(func() {
-			if got := cloud.calls[start]; got != want.starts {
-				t.Errorf("start %d: %d orders were sent, want %d", i, got, want.starts)
-			}
-		})
+		if got := cloud.CountCalls()[start]; got != want.starts {
+			t.Errorf("start %d: %d orders were sent, want %d", i, got, want.starts)
+		}
 	}
 }
 
@@ -145,7 +109,7 @@ func TestAnInstanceInAnotherStateIsNamed(t *testing.T) {
 	cloud := startIBMCloud(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 3)
-	cloud.change(func() { cloud.instances[ids[1]].status = "restarting" })
+	cloud.Change(func() { cloud.instances[ids[1]].status = "restarting" })
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	known, _ := errors.AsType[*actuator.Error](err)
 	if known == nil || known.Class != actuator.WrongState || !cmp.Equal(known.RefusedIDs, ids[1:2]) {
@@ -185,7 +149,7 @@ func TestMachinesAreDescribed(t *testing.T) {
 	cloud := startIBMCloud(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 2)
-	cloud.change(func() { cloud.instances[ids[1]].status = "deleting" })
+	cloud.Change(func() { cloud.instances[ids[1]].status = "deleting" })
 	found, err := cloud.actuator.Observe(t.Context(), c.Target())
 	want := []actuator.Machine{{ID: ids[0], Name: c.infraID + "-worker-1", State: actuator.Running, Role: actuator.WorkerRole, Account: "ibmcloud/" + goodAccount, Addresses: []string{"10.0.0.7"}}}
 	if diff := cmp.Diff(want, found); err != nil || diff != "" {
@@ -287,7 +251,7 @@ func TestCallersAtTheSameTimeLogInOnce(t *testing.T) {
 	}
 	begin.Done()
 	work.Wait()
-	if logins := cloud.countCalls()[login]; logins != 1 {
+	if logins := cloud.CountCalls()[login]; logins != 1 {
 		t.Errorf("%d logins, want 1", logins)
 	}
 }

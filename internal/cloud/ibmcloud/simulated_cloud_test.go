@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -36,13 +35,12 @@ const (
 // (https://cloud.ibm.com/apidocs/vpc). It refuses to stop what is stopped, takes a start before it looks for room, and shows late what has
 // changed.
 type simulatedIBMCloud struct {
+	actuatortest.Faults
+
 	server   *httptest.Server
 	actuator *Actuator
 
-	mu        sync.Mutex
 	instances map[string]*simulatedInstance
-	faults    []fault
-	calls     map[string]int
 	tokens    int
 	isLate    bool
 	clusters  int
@@ -71,19 +69,9 @@ type simulatedInstance struct {
 	late   int
 }
 
-type fault struct {
-	operation  string
-	ids        []string
-	status     int
-	code       string
-	retryAfter string
-	// isLater lets a start be taken, and fail then.
-	isLater bool
-}
-
 func startIBMCloud(t *testing.T) *simulatedIBMCloud {
 	t.Helper()
-	s := &simulatedIBMCloud{instances: map[string]*simulatedInstance{}, calls: map[string]int{}}
+	s := &simulatedIBMCloud{instances: map[string]*simulatedInstance{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
 	s.actuator = New(rest.CloudOptions{HTTPClient: rest.BoundClient(s), Attempts: 2, CallTimeout: 2 * time.Minute})
@@ -99,8 +87,8 @@ func (s *simulatedIBMCloud) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // ServeHTTP implements http.Handler.
 func (s *simulatedIBMCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	switch r.Host {
 	case "https.iam.cloud.ibm.com":
 		s.serveLogin(w, r)
@@ -112,16 +100,16 @@ func (s *simulatedIBMCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *simulatedIBMCloud) serveLogin(w http.ResponseWriter, r *http.Request) {
-	s.calls[login]++
-	failed, isFailed := s.findFault(login, "")
+	count := s.CountCall(login)
+	failed, isFailed := s.FindFault(login, "")
 	switch {
 	case isFailed:
-		w.Header().Set("Retry-After", failed.retryAfter)
-		writeJSON(w, failed.status, map[string]any{})
+		w.Header().Set("Retry-After", failed.RetryAfter)
+		writeJSON(w, failed.Status, map[string]any{})
 	case r.URL.Path != "/identity/token" || r.FormValue("grant_type") != apiKeyGrant || r.FormValue("apikey") != goodAPIKey || s.isRevoked:
 		writeJSON(w, http.StatusBadRequest, map[string]any{
 			"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found: " + r.FormValue("apikey"),
-			"context": map[string]any{"requestId": strconv.Itoa(s.calls[login])},
+			"context": map[string]any{"requestId": strconv.Itoa(count)},
 		})
 	default:
 		s.tokens++
@@ -136,20 +124,20 @@ func (s *simulatedIBMCloud) token() string {
 
 func (s *simulatedIBMCloud) serveInstances(w http.ResponseWriter, r *http.Request) {
 	operation, id := parseRequest(r)
-	s.calls[operation]++
-	failed, isFailed := s.findFault(operation, id)
+	count := s.CountCall(operation)
+	failed, isFailed := s.FindFault(operation, id)
 	switch {
 	case r.Header.Get("Authorization") != "Bearer "+s.token() || s.isRevoked:
 		writeErrors(w, http.StatusUnauthorized, "not_authenticated", "The token is not valid.")
 	case s.interfere != nil && s.interfere(w, r):
 	case r.URL.Query().Get("version") == "" || r.URL.Query().Get("generation") != "2":
 		writeErrors(w, http.StatusBadRequest, "missing_version", "The version query parameter is required.")
-	case isFailed && !failed.isLater:
-		if failed.retryAfter != "" {
-			w.Header().Set("Retry-After", failed.retryAfter)
+	case isFailed && !failed.IsLater:
+		if failed.RetryAfter != "" {
+			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
 		// With everything in it that must not be shown.
-		writeErrors(w, failed.status, failed.code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", s.calls[operation]%60, goodAPIKey))
+		writeErrors(w, failed.Status, failed.Code, fmt.Sprintf("No way at 2026-11-24T10:00:%02dZ with %s", count%60, goodAPIKey))
 	case operation == list:
 		s.serveList(w, r)
 	case s.instances[id] == nil:
@@ -258,40 +246,10 @@ func (s *simulatedIBMCloud) serveAction(w http.ResponseWriter, operation string,
 	if s.latency > 0 {
 		m.arrives = time.Now().Add(s.latency)
 	}
-	if failed, isFailed := s.findFault(operation, m.id); isFailed {
-		m.reason = failed.code
+	if failed, isFailed := s.FindFault(operation, m.id); isFailed {
+		m.reason = failed.Code
 	}
 	writeJSON(w, http.StatusCreated, map[string]any{"id": "action-1", "status": "pending"})
-}
-
-func (s *simulatedIBMCloud) findFault(operation, id string) (fault, bool) {
-	for _, f := range s.faults {
-		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
-			return f, true
-		}
-	}
-	return fault{}, false
-}
-
-func (s *simulatedIBMCloud) inject(t *testing.T, f fault) {
-	t.Helper()
-	s.change(func() { s.faults = append(s.faults, f) })
-	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
-}
-
-func (s *simulatedIBMCloud) change(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
-}
-
-// countCalls returns how often each operation was called since it was asked last.
-func (s *simulatedIBMCloud) countCalls() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	counted := s.calls
-	s.calls = map[string]int{}
-	return counted
 }
 
 func writeJSON(w http.ResponseWriter, status int, content any) {
@@ -310,8 +268,8 @@ func goodCredentials() map[string][]byte {
 
 // newCluster is a cluster whose infraID begins with that of the one before it.
 func (s *simulatedIBMCloud) newCluster() *simulatedCluster {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	s.clusters++
 	return &simulatedCluster{simulatedIBMCloud: s, infraID: fmt.Sprintf("sleepy%d", s.clusters/10) + strings.Repeat("-x", s.clusters%10)}
 }
@@ -329,8 +287,8 @@ func (c *simulatedCluster) Target() actuator.Target {
 
 // Create makes instances that are known by their VPC, and by their resource group.
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	var ids []string
 	for range n {
 		c.made++
@@ -348,7 +306,7 @@ func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 }
 
 func (c *simulatedCluster) Settle(*testing.T) {
-	c.change(func() {
+	c.Change(func() {
 		for _, m := range c.instances {
 			m.late, m.arrives = 0, time.Time{}
 			m.settle(true)
@@ -358,23 +316,23 @@ func (c *simulatedCluster) Settle(*testing.T) {
 
 func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
 	t.Helper()
-	f, ok := map[actuator.ErrorClass]fault{
-		actuator.CredentialsInvalid: {status: http.StatusUnauthorized, code: "not_authenticated"},
-		actuator.PermissionDenied:   {status: http.StatusForbidden, code: "not_authorized"},
-		actuator.Unreachable:        {status: http.StatusServiceUnavailable, code: "service_unavailable"},
-		actuator.Throttled:          {status: http.StatusTooManyRequests, code: "rate_limit_exceeded", retryAfter: "30"},
-		actuator.NotFound:           {status: http.StatusNotFound, code: "not_found"},
-		actuator.Other:              {status: http.StatusBadRequest, code: "bad_field"},
-		actuator.NoCapacity:         {code: "cannot_start_capacity", isLater: true},
+	f, ok := map[actuator.ErrorClass]actuatortest.Fault{
+		actuator.CredentialsInvalid: {Status: http.StatusUnauthorized, Code: "not_authenticated"},
+		actuator.PermissionDenied:   {Status: http.StatusForbidden, Code: "not_authorized"},
+		actuator.Unreachable:        {Status: http.StatusServiceUnavailable, Code: "service_unavailable"},
+		actuator.Throttled:          {Status: http.StatusTooManyRequests, Code: "rate_limit_exceeded", RetryAfter: "30"},
+		actuator.NotFound:           {Status: http.StatusNotFound, Code: "not_found"},
+		actuator.Other:              {Status: http.StatusBadRequest, Code: "bad_field"},
+		actuator.NoCapacity:         {Code: "cannot_start_capacity", IsLater: true},
 	}[class]
 	if !ok || class == actuator.NoCapacity && op != actuatortest.Start {
 		return false // An instance that runs is no trouble of a listing, and a stop needs no room.
 	}
-	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
-	f.ids = ids
+	f.Operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
+	f.IDs = ids
 	if class == actuator.NoCapacity {
 		// The contract has them fail whatever they do; only what is off can fail to start.
-		c.change(func() {
+		c.Change(func() {
 			for _, m := range c.instances {
 				if len(ids) == 0 && strings.HasPrefix(m.name, c.infraID+"-") {
 					m.status = "stopped"
@@ -382,7 +340,7 @@ func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actu
 			}
 		})
 	}
-	c.inject(t, f)
+	c.Inject(t, f)
 	return true
 }
 
@@ -392,8 +350,8 @@ func (*simulatedCluster) TakesOrdersOneByOne() {}
 // Delay implements actuatortest.LateCloud.
 func (c *simulatedCluster) Delay(t *testing.T) {
 	t.Helper()
-	c.change(func() { c.isLate = true })
-	t.Cleanup(func() { c.change(func() { c.isLate = false }) })
+	c.Change(func() { c.isLate = true })
+	t.Cleanup(func() { c.Change(func() { c.isLate = false }) })
 }
 
 func TestContract(t *testing.T) {

@@ -25,65 +25,27 @@ import (
 
 func TestCallsAreFew(t *testing.T) {
 	cloud := startOpenStack(t)
-	clusters := []*simulatedCluster{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}
-	var infraIDs []string
-	var ids [][]string
-	for _, c := range clusters {
-		infraIDs, ids = append(infraIDs, c.infraID), append(ids, c.Create(t, 4))
-	}
-	if _, err := cloud.actuator.ObserveAll(t.Context(), clusters[0].Target(), infraIDs); err != nil {
-		t.Fatal(err)
-	}
-	for i, err := range cloud.actuator.StopAll(t.Context(), clusters[0].Target(), ids) {
-		if err != nil {
-			t.Errorf("stop cluster %d: %v", i, err)
-		}
-	}
-	if diff := cmp.Diff(map[string]int{"login": 1, list: 3, stop: 12}, cloud.countCalls()); diff != "" {
-		t.Errorf("calls for three clusters of four servers, and pages of five (-want +got):\n%s", diff)
-	}
+	actuatortest.ExpectCalls(t, [3]actuatortest.FaultyCloud{cloud.newCluster(), cloud.newCluster(), cloud.newCluster()}, map[string]int{"login": 1, list: 3, stop: 12})
 }
 
 func TestTroubleAtOpenStack(t *testing.T) {
 	for name, row := range map[string]struct {
-		fault fault
+		fault actuatortest.Fault
 		op    actuatortest.Operation
 		// calls is how often the operation is called for three servers.
 		calls      int
 		class      actuator.ErrorClass
 		retryAfter time.Duration
 	}{
-		"a listing is tried again as often as allowed": {fault{operation: list, status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
-		"a pause is the account's":                     {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
-		"nova's old way to ask for a pause":            {fault{operation: list, status: http.StatusRequestEntityTooLarge, retryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
-		"a pause without end is not believed":          {fault{operation: list, status: http.StatusTooManyRequests, retryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
-		"a stop is never sent again":                   {fault{operation: stop, status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
-		"a start is tried again":                       {fault{operation: start, status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
+		"a listing is tried again as often as allowed": {actuatortest.Fault{Operation: list, Status: http.StatusServiceUnavailable}, actuatortest.Observe, 2, actuator.Unreachable, 0},
+		"a pause is the account's":                     {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "90"}, actuatortest.Observe, 1, actuator.Throttled, 90 * time.Second},
+		"nova's old way to ask for a pause":            {actuatortest.Fault{Operation: list, Status: http.StatusRequestEntityTooLarge, RetryAfter: "9"}, actuatortest.Observe, 1, actuator.Throttled, 9 * time.Second},
+		"a pause without end is not believed":          {actuatortest.Fault{Operation: list, Status: http.StatusTooManyRequests, RetryAfter: "9999999"}, actuatortest.Observe, 1, actuator.Throttled, 10 * time.Minute},
+		"a stop is never sent again":                   {actuatortest.Fault{Operation: stop, Status: http.StatusServiceUnavailable}, actuatortest.Stop, 3, actuator.Unreachable, 0},
+		"a start is tried again":                       {actuatortest.Fault{Operation: start, Status: http.StatusServiceUnavailable}, actuatortest.Start, 6, actuator.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cloud := startOpenStack(t)
-			c := cloud.newCluster()
-			ids := c.Create(t, 3)
-			cloud.inject(t, row.fault)
-			var err error
-			switch row.op {
-			case actuatortest.Observe:
-				_, err = cloud.actuator.Observe(t.Context(), c.Target())
-			case actuatortest.Stop:
-				err = cloud.actuator.Stop(t.Context(), c.Target(), ids)
-			case actuatortest.Start:
-				err = cloud.actuator.Start(t.Context(), c.Target(), ids)
-			}
-			var pause time.Duration
-			if known, ok := errors.AsType[*actuator.Error](err); ok {
-				pause = known.RetryAfter
-			}
-			if actuator.ClassOf(err) != row.class || pause != row.retryAfter {
-				t.Errorf("found %v with a pause of %s, want class %q and %s", err, pause, row.class, row.retryAfter)
-			}
-			if got := cloud.countCalls()[row.fault.operation]; got != row.calls {
-				t.Errorf("%s was called %d times, want %d", row.fault.operation, got, row.calls)
-			}
+			actuatortest.ExpectError(t, startOpenStack(t).newCluster(), row.op, row.fault, actuator.Error{Class: row.class, RetryAfter: row.retryAfter}, row.calls)
 		})
 	}
 }
@@ -104,11 +66,11 @@ func TestATokenIsRenewed(t *testing.T) {
 	if err := observe(); err != nil {
 		t.Errorf("with a token that has expired: %v, want another login", err)
 	}
-	cloud.change(func() { cloud.isRevoked = true })
+	cloud.Change(func() { cloud.isRevoked = true })
 	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); actuator.ClassOf(err) != actuator.CredentialsInvalid || strings.Contains(err.Error(), goodPassword) {
 		t.Errorf("with a password that was revoked: %v, want class %q without the password", err, actuator.CredentialsInvalid)
 	}
-	cloud.change(func() { cloud.isRevoked = false })
+	cloud.Change(func() { cloud.isRevoked = false })
 	if err := observe(); err != nil {
 		t.Errorf("with a password that is good again: %v", err)
 	}
@@ -118,7 +80,7 @@ func TestServersStartWhateverTurnedThemOff(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newCluster()
 	ids := c.Create(t, 4)
-	cloud.change(func() {
+	cloud.Change(func() {
 		for i, status := range []string{"SHUTOFF", "SHELVED_OFFLOADED", "SHELVED", "SUSPENDED"} {
 			cloud.servers[ids[i]].status = status
 		}
@@ -132,7 +94,7 @@ func TestServersStartWhateverTurnedThemOff(t *testing.T) {
 	}
 	c.Settle(t)
 	expectStates(t, c, actuator.Running)
-	cloud.change(func() { cloud.servers[ids[0]].isLocked, cloud.servers[ids[1]].status = true, "PAUSED" })
+	cloud.Change(func() { cloud.servers[ids[0]].isLocked, cloud.servers[ids[1]].status = true, "PAUSED" })
 	err := cloud.actuator.Stop(t.Context(), c.Target(), ids)
 	known, _ := errors.AsType[*actuator.Error](err)
 	want := fmt.Sprintf(`other: stop servers: conflict for %s: its state does not allow that now: "paused"; `+
@@ -146,7 +108,7 @@ func TestServersAreShelvedWhereThatIsAskedFor(t *testing.T) {
 	cloud := startOpenStack(t)
 	c := cloud.newShelvedCluster()
 	ids := c.Create(t, 5)
-	cloud.change(func() {
+	cloud.Change(func() {
 		for i, status := range []string{"SHUTOFF", "SUSPENDED", "SHELVED"} {
 			cloud.servers[ids[i]].status = status
 		}
@@ -172,7 +134,7 @@ func TestServersAreShelvedWhereThatIsAskedFor(t *testing.T) {
 	}
 	c.Settle(t)
 	expectHeld(ids[0], ids[4]) // What has failed is turned off first.
-	cloud.change(func() { cloud.servers[ids[0]].isLocked = false })
+	cloud.Change(func() { cloud.servers[ids[0]].isLocked = false })
 	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
 		t.Errorf("shelve the others: %v", err)
 	}
@@ -195,11 +157,11 @@ func TestAServerThatFindsNoRoomIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Settle(t)
-	cloud.change(func() { cloud.hasNoRoom = true })
+	cloud.Change(func() { cloud.hasNoRoom = true })
 	start("")
 	start(actuator.NoCapacity)
 	start("")
-	cloud.change(func() { cloud.hasNoRoom = false })
+	cloud.Change(func() { cloud.hasNoRoom = false })
 	start(actuator.NoCapacity)
 	start("")
 	c.Settle(t)
@@ -479,7 +441,7 @@ func TestCallersAtTheSameTimeLogInOnce(t *testing.T) {
 	}
 	begin.Done()
 	work.Wait()
-	if logins := cloud.countCalls()["login"]; logins != 1 {
+	if logins := cloud.CountCalls()["login"]; logins != 1 {
 		t.Errorf("%d logins, want 1", logins)
 	}
 }

@@ -21,7 +21,7 @@ func TestAClusterHibernatesAndResumes(t *testing.T) {
 	cloud.latency = testenv.ChangeTime
 	runStory(t, "double", cloud.newCluster(), "", func(state hivev1.PowerState, ids []string) {
 		if state == hivev1.PowerStateHibernating {
-			cloud.change(func() { cloud.servers[ids[2]].status = "SHELVED_OFFLOADED" })
+			cloud.Change(func() { cloud.servers[ids[2]].status = "SHELVED_OFFLOADED" })
 		}
 	})
 }

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -41,13 +40,12 @@ const (
 // simulatedOpenStack is an identity and a compute service behind HTTP, written from the API's public description
 // (https://docs.openstack.org/api-ref/compute/). As the real one does, it refuses to stop what is stopped and to start what runs.
 type simulatedOpenStack struct {
+	actuatortest.Faults
+
 	server   *httptest.Server
 	actuator *Actuator
 
-	mu      sync.Mutex
 	servers map[string]*simulatedServer
-	faults  []fault
-	calls   map[string]int
 	// tokens counts those that were given; the first of them have expired.
 	tokens, expired int
 	isLate          bool
@@ -77,17 +75,9 @@ type simulatedServer struct {
 	late   int
 }
 
-type fault struct {
-	operation  string
-	ids        []string
-	status     int
-	message    string
-	retryAfter string
-}
-
 func startOpenStack(t *testing.T) *simulatedOpenStack {
 	t.Helper()
-	s := &simulatedOpenStack{servers: map[string]*simulatedServer{}, calls: map[string]int{}}
+	s := &simulatedOpenStack{servers: map[string]*simulatedServer{}}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
 	endpoints, err := egress.ParseEndpoints([]string{"127.0.0.1"})
@@ -117,20 +107,20 @@ func (s *simulatedOpenStack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answerItself answers a request unless nova has to.
 func (s *simulatedOpenStack) answerItself(w http.ResponseWriter, r *http.Request, operation, id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls[operation]++
-	failed, isFailed := s.findFault(operation, id)
+	s.Lock()
+	defer s.Unlock()
+	count := s.CountCall(operation)
+	failed, isFailed := s.FindFault(operation, id)
 	switch {
 	case s.isRevoked || !s.knowsToken(r.Header.Get("X-Auth-Token")):
 		writeError(w, http.StatusUnauthorized, "unauthorized", "The request you have made requires authentication.")
 	case s.interfere != nil && s.interfere(w, r):
 	case isFailed:
-		if failed.retryAfter != "" {
-			w.Header().Set("Retry-After", failed.retryAfter)
+		if failed.RetryAfter != "" {
+			w.Header().Set("Retry-After", failed.RetryAfter)
 		}
 		// With everything in it that must not be shown.
-		writeError(w, failed.status, "fault", fmt.Sprintf("%s %s (req-%08d-0000-0000-0000-000000000000)", failed.message, goodPassword, s.calls[operation]))
+		writeError(w, failed.Status, "fault", fmt.Sprintf("%s %s (req-%08d-0000-0000-0000-000000000000)", failed.Message, goodPassword, count))
 	case s.nova != nil:
 		return false
 	case operation == list:
@@ -154,7 +144,7 @@ func (s *simulatedOpenStack) knowsToken(token string) bool {
 }
 
 // expireTokens lets no token be good that was given before.
-func (s *simulatedOpenStack) expireTokens() { s.change(func() { s.expired = s.tokens }) }
+func (s *simulatedOpenStack) expireTokens() { s.Change(func() { s.expired = s.tokens }) }
 
 func (s *simulatedOpenStack) serveLogin(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
@@ -170,9 +160,9 @@ func (s *simulatedOpenStack) serveLogin(w http.ResponseWriter, r *http.Request) 
 		} `json:"auth"`
 	}
 	_ = json.NewDecoder(r.Body).Decode(&asked)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls["login"]++
+	s.Lock()
+	defer s.Unlock()
+	s.CountCall("login")
 	user := asked.Auth.Identity.Password.User
 	if user.Name != "torpor" || user.Password != goodPassword || asked.Auth.Scope.Project.ID != goodProject || s.isRevoked {
 		writeError(w, http.StatusUnauthorized, "error", "The request you have made requires authentication for "+user.Password+".")
@@ -300,36 +290,6 @@ func (s *simulatedOpenStack) serveAction(w http.ResponseWriter, action string, m
 	}
 }
 
-func (s *simulatedOpenStack) findFault(operation, id string) (fault, bool) {
-	for _, f := range s.faults {
-		if f.operation == operation && (len(f.ids) == 0 || slices.Contains(f.ids, id)) {
-			return f, true
-		}
-	}
-	return fault{}, false
-}
-
-func (s *simulatedOpenStack) inject(t *testing.T, f fault) {
-	t.Helper()
-	s.change(func() { s.faults = append(s.faults, f) })
-	t.Cleanup(func() { s.change(func() { s.faults = nil }) })
-}
-
-func (s *simulatedOpenStack) change(do func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	do()
-}
-
-// countCalls returns how often each operation was called since it was asked last.
-func (s *simulatedOpenStack) countCalls() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	counted := s.calls
-	s.calls = map[string]int{}
-	return counted
-}
-
 func writeJSON(w http.ResponseWriter, status int, content any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -342,8 +302,8 @@ func writeError(w http.ResponseWriter, status int, kind, message string) {
 
 // newCluster is a cluster whose infraID begins with those before it.
 func (s *simulatedOpenStack) newCluster() *simulatedCluster {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.Lock()
+	defer s.Unlock()
 	s.clusters++
 	return &simulatedCluster{simulatedOpenStack: s, infraID: "sleepy" + strings.Repeat("-x", s.clusters)}
 }
@@ -377,8 +337,8 @@ clouds:
 }
 
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.Lock()
+	defer c.Unlock()
 	var ids []string
 	for range n {
 		c.made++
@@ -390,7 +350,7 @@ func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 }
 
 func (c *simulatedCluster) Settle(*testing.T) {
-	c.change(func() {
+	c.Change(func() {
 		for _, m := range c.servers {
 			for m.late = 0; m.task != ""; {
 				m.arrive()
@@ -401,23 +361,23 @@ func (c *simulatedCluster) Settle(*testing.T) {
 
 func (c *simulatedCluster) Fail(t *testing.T, class actuator.ErrorClass, op actuatortest.Operation, ids ...string) bool {
 	t.Helper()
-	f, ok := map[actuator.ErrorClass]fault{
-		actuator.CredentialsInvalid: {status: http.StatusUnauthorized},
-		actuator.PermissionDenied:   {status: http.StatusForbidden},
-		actuator.Unreachable:        {status: http.StatusServiceUnavailable},
-		actuator.Throttled:          {status: http.StatusTooManyRequests, retryAfter: "30"},
-		actuator.NotFound:           {status: http.StatusNotFound},
-		actuator.Other:              {status: http.StatusBadRequest},
+	f, ok := map[actuator.ErrorClass]actuatortest.Fault{
+		actuator.CredentialsInvalid: {Status: http.StatusUnauthorized},
+		actuator.PermissionDenied:   {Status: http.StatusForbidden},
+		actuator.Unreachable:        {Status: http.StatusServiceUnavailable},
+		actuator.Throttled:          {Status: http.StatusTooManyRequests, RetryAfter: "30"},
+		actuator.NotFound:           {Status: http.StatusNotFound},
+		actuator.Other:              {Status: http.StatusBadRequest},
 	}[class]
 	if !ok {
 		return false // A server that is stopped keeps its place, and one that runs is no trouble of a listing.
 	}
-	f.operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
+	f.Operation = map[actuatortest.Operation]string{actuatortest.Observe: list, actuatortest.Stop: stop, actuatortest.Start: start}[op]
 	if c.isShelved && op == actuatortest.Stop {
-		f.operation = shelve
+		f.Operation = shelve
 	}
-	f.ids, f.message = ids, "No way."
-	c.inject(t, f)
+	f.IDs, f.Message = ids, "No way."
+	c.Inject(t, f)
 	return true
 }
 
@@ -427,8 +387,8 @@ func (*simulatedCluster) TakesOrdersOneByOne() {}
 // Delay implements actuatortest.LateCloud.
 func (c *simulatedCluster) Delay(t *testing.T) {
 	t.Helper()
-	c.change(func() { c.isLate = true })
-	t.Cleanup(func() { c.change(func() { c.isLate = false }) })
+	c.Change(func() { c.isLate = true })
+	t.Cleanup(func() { c.Change(func() { c.isLate = false }) })
 }
 
 func TestContract(t *testing.T) {
@@ -441,7 +401,7 @@ type shelvedCluster struct{ *simulatedCluster }
 
 // ShutDown implements actuatortest.ShutdownCloud.
 func (c shelvedCluster) ShutDown(_ *testing.T, id string) {
-	c.change(func() { c.servers[id].status = "SHUTOFF" })
+	c.Change(func() { c.servers[id].status = "SHUTOFF" })
 }
 
 func (s *simulatedOpenStack) newShelvedCluster() shelvedCluster {
