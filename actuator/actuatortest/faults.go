@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,9 +87,17 @@ type FaultyCloud interface {
 	CountCalls() map[string]int
 }
 
-// ExpectError has an operation for three machines meet a fault, and checks the class and the pause of its error, and how often the cloud was
-// called for it.
-func ExpectError(t *testing.T, cloud FaultyCloud, op Operation, fault Fault, want actuator.Error, wantCalls int) {
+// FaultEffect is what an operation makes of a fault.
+type FaultEffect struct {
+	// Class and RetryAfter are those of its error.
+	Class      actuator.ErrorClass
+	RetryAfter time.Duration
+	// Calls is how often the cloud is called where the fault is.
+	Calls int
+}
+
+// ExpectEffect has an operation for three machines meet a fault.
+func ExpectEffect(t *testing.T, cloud FaultyCloud, op Operation, fault Fault, want FaultEffect) {
 	t.Helper()
 	ids := cloud.Create(t, 3)
 	cloud.Inject(t, fault)
@@ -97,8 +106,8 @@ func ExpectError(t *testing.T, cloud FaultyCloud, op Operation, fault Fault, wan
 	if found == nil || found.Class != want.Class || found.RetryAfter != want.RetryAfter {
 		t.Errorf("found %#v, want class %q and a pause of %s", err, want.Class, want.RetryAfter)
 	}
-	if got := cloud.CountCalls()[fault.Operation]; got != wantCalls {
-		t.Errorf("%s was called %d times, want %d", fault.Operation, got, wantCalls)
+	if got := cloud.CountCalls()[fault.Operation]; got != want.Calls {
+		t.Errorf("%s was called %d times, want %d", fault.Operation, got, want.Calls)
 	}
 }
 

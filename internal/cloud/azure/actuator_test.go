@@ -59,7 +59,7 @@ func TestTroubleAtAzure(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			actuatortest.ExpectError(t, startAzure(t).newCluster(), row.op, row.fault, actuator.Error{Class: row.class, RetryAfter: row.retryAfter}, row.calls)
+			actuatortest.ExpectEffect(t, startAzure(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
 		})
 	}
 }

@@ -46,7 +46,7 @@ func TestTroubleAtAnEngine(t *testing.T) {
 		"a redirect is not followed":                   {actuatortest.Fault{Operation: list, Status: http.StatusTemporaryRedirect}, actuatortest.Observe, 2, actuator.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			actuatortest.ExpectError(t, startEngine(t).newCluster(), row.op, row.fault, actuator.Error{Class: row.class, RetryAfter: row.retryAfter}, row.calls)
+			actuatortest.ExpectEffect(t, startEngine(t).newCluster(), row.op, row.fault, actuatortest.FaultEffect{Class: row.class, RetryAfter: row.retryAfter, Calls: row.calls})
 		})
 	}
 }
