@@ -79,7 +79,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.machineAccounts = newMachineAccounts()
 	c.firstLooks = &firstLooks{resumes: map[types.UID]*firstLook{}}
 	c.surveys = newSurveySchedule()
-	c.Metrics.useReader(mgr.GetClient())
+	c.Metrics.cache.Use(mgr.GetClient())
 	c.Metrics.sources.Store(&metricSources{c.accounts, c.pool})
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.accounts), mgr.Add(c.pool)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

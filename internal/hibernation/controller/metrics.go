@@ -3,13 +3,11 @@
 package controller
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/decision"
@@ -17,15 +15,14 @@ import (
 	"github.com/torpor-dev/torpor/internal/hibernation/accounts"
 	"github.com/torpor-dev/torpor/internal/hibernation/csr"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/stopmetrics"
 )
-
-const scrapeTimeout = 5 * time.Second
 
 // Metrics shows the power state of every cluster straight from the cache, so that it is right after a restart and gone
 // with the object, and counts what was done. One lives as long as the process; register it once.
 type Metrics struct {
-	reader      atomic.Pointer[client.Reader]
+	cache       reconcile.ScrapedCache
 	state       *prometheus.Desc
 	transitions *prometheus.CounterVec
 	requests    *prometheus.CounterVec
@@ -92,14 +89,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		c.Collect(ch)
 	}
 	m.collectServices(ch)
-	reader := m.reader.Load()
-	if reader == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
 	var list hivev1.ClusterDeploymentList
-	if err := (*reader).List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if !m.cache.List(&list) {
 		return
 	}
 	for i := range list.Items {
@@ -164,8 +155,6 @@ func (m *Metrics) observeDurations(finished []finishedTransition) {
 		m.durations.WithLabelValues(f.name).Observe(f.took.Seconds())
 	}
 }
-
-func (m *Metrics) useReader(r client.Reader) { m.reader.Store(&r) }
 
 func (m *Metrics) countTransitions(events []decision.Event, decided []csr.Verdict) {
 	for _, e := range events {

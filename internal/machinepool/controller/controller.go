@@ -51,7 +51,7 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
-	c.Metrics.useReader(mgr.GetClient())
+	c.Metrics.cache.Use(mgr.GetClient())
 	c.runner = newPoolRunner(clusterjobs.Connector{Dialer: c.Dialer, ReadSecret: clusterjobs.ReadSecretWith(mgr.GetAPIReader()), MayDial: c.mayDial}, c.Clock, c.Metrics)
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.runner)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

@@ -3,24 +3,20 @@
 package controller
 
 import (
-	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	"github.com/torpor-dev/torpor/internal/machinepool"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
-
-const scrapeTimeout = 5 * time.Second
 
 // Metrics shows of every MachinePool straight from the cache how far it is, so that it is right after a restart and gone with the object,
 // and counts what was done at clusters. One lives as long as the process; register it once.
 type Metrics struct {
-	reader   atomic.Pointer[client.Reader]
+	cache    reconcile.ScrapedCache
 	progress *prometheus.Desc
 	jobs     *prometheus.CounterVec
 	duration prometheus.Histogram
@@ -52,14 +48,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.jobs.Collect(ch)
 	m.duration.Collect(ch)
-	reader := m.reader.Load()
-	if reader == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
 	var list hivev1.MachinePoolList
-	if err := (*reader).List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if !m.cache.List(&list) {
 		return
 	}
 	for i := range list.Items {
@@ -69,8 +59,6 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 }
-
-func (m *Metrics) useReader(r client.Reader) { m.reader.Store(&r) }
 
 // countJob counts what became of a job.
 func (m *Metrics) countJob(answer *machinepool.Answer, took time.Duration) {

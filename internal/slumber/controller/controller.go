@@ -70,7 +70,7 @@ func ListOptionalKinds() []client.Object {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
-	c.Metrics.useReader(mgr.GetClient())
+	c.Metrics.cache.Use(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
 	ends := reconcile.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakeDue(s, c.Clock.Now()) }, nil)
 	build := builder.ControllerManagedBy(mgr).

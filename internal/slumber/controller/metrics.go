@@ -3,24 +3,18 @@
 package controller
 
 import (
-	"context"
-	"sync/atomic"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
-
-const scrapeTimeout = 5 * time.Second
 
 // Metrics shows every Slumber straight from the cache, so that it is right after a restart and gone with the object. One lives as long as
 // the process; register it once.
 type Metrics struct {
-	reader                       atomic.Pointer[client.Reader]
+	cache                        reconcile.ScrapedCache
 	state, next, asleep, stalled *prometheus.Desc
 }
 
@@ -45,14 +39,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	reader := m.reader.Load()
-	if reader == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
 	var list torporv1alpha1.SlumberList
-	if err := (*reader).List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if !m.cache.List(&list) {
 		return
 	}
 	for i := range list.Items {
@@ -74,5 +62,3 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 }
-
-func (m *Metrics) useReader(r client.Reader) { m.reader.Store(&r) }

@@ -59,7 +59,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
 	c.applier = NewApplier(c.Dialer, c.Clock)
 	c.applier.Metrics = c.Metrics
-	c.Metrics.useReader(mgr.GetClient())
+	c.Metrics.cache.Use(mgr.GetClient())
 	c.applier.ReadSecret, c.applier.MayDial = clusterjobs.ReadSecretWith(mgr.GetAPIReader()), c.mayDial
 	if err := errors.Join(addIndexes(mgr), mgr.Add(c.applier)); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)

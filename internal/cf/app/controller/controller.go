@@ -70,7 +70,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 			return fmt.Errorf("set up %s: index %T: %w", Name, kind, err)
 		}
 	}
-	c.Metrics.use(mgr.GetClient())
+	c.Metrics.cache.Use(mgr.GetClient())
 	ends := reconcile.TrackEnds(c.Ends, Name+"-apps", c.isEndOverdue, c.hasJustStarted)
 	err := builder.ControllerManagedBy(mgr).
 		Named(Name+"-apps").

@@ -3,24 +3,18 @@
 package controller
 
 import (
-	"context"
-	"sync/atomic"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/statusannotation"
 	"github.com/torpor-dev/torpor/internal/stopmetrics"
 )
 
-const scrapeTimeout = 5 * time.Second
-
 // Metrics shows every CFApp straight from the cache, so that it is right after a restart of the manager and gone with the
 // object, and counts revisions. One lives as long as the process; register it once.
 type Metrics struct {
-	reader atomic.Pointer[client.Reader]
+	cache reconcile.ScrapedCache
 
 	revision, instances *prometheus.Desc
 	restarts            *prometheus.CounterVec
@@ -51,15 +45,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.restarts.Collect(ch)
-	reader := m.reader.Load()
-	if reader == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
 	var apps korifiv1alpha1.CFAppList
-	// There are thousands, of each of which a scrape wants a few numbers.
-	if err := (*reader).List(ctx, &apps, client.UnsafeDisableDeepCopy); err != nil {
+	if !m.cache.List(&apps) {
 		return
 	}
 	for i := range apps.Items {
@@ -83,8 +70,6 @@ func (m *Metrics) collectApp(ch chan<- prometheus.Metric, app *korifiv1alpha1.CF
 		ch <- prometheus.MustNewConstMetric(m.instances, prometheus.GaugeValue, float64(n), app.Name, app.Namespace, state)
 	}
 }
-
-func (m *Metrics) use(reader client.Reader) { m.reader.Store(&reader) }
 
 // countRestarts counts revisions; those that were over at once count for the cause of the one that came of them.
 func (m *Metrics) countRestarts(cause korifiv1alpha1.RestartCause, revisions int64) {

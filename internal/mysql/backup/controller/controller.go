@@ -73,7 +73,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	c.shipping = newShippingPoller(jobs)
 	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
-	c.Metrics.setReader(mgr.GetClient())
+	c.Metrics.cache.Use(mgr.GetClient())
 	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Guard: c.Guard, Owner: Name, SharesStatus: true,
 		New:     func() *mocov1beta2.MySQLCluster { return &mocov1beta2.MySQLCluster{} },

@@ -3,22 +3,16 @@
 package controller
 
 import (
-	"context"
-	"sync/atomic"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
-
-const scrapeTimeout = 5 * time.Second
 
 // Metrics shows the last backup of every MySQLCluster straight from the cache. Before the first there is none to show.
 // One lives as long as the process; register it once.
 type Metrics struct {
-	clusters atomic.Pointer[client.Reader]
+	cache reconcile.ScrapedCache
 
 	timestamp, elapsed, dumpBytes, binlogBytes, workDir, warnings *prometheus.Desc
 }
@@ -45,14 +39,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	from := m.clusters.Load()
-	if from == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
 	var clusters mocov1beta2.MySQLClusterList
-	if err := (*from).List(ctx, &clusters); err != nil {
+	if !m.cache.List(&clusters) {
 		return
 	}
 	for i := range clusters.Items {
@@ -79,5 +67,3 @@ func (m *Metrics) collectCluster(ch chan<- prometheus.Metric, cluster *mocov1bet
 		ch <- prometheus.MustNewConstMetric(gauge.of, prometheus.GaugeValue, gauge.value, cluster.Name, cluster.Namespace)
 	}
 }
-
-func (m *Metrics) setReader(clusters client.Reader) { m.clusters.Store(&clusters) }
