@@ -73,6 +73,40 @@ func TestAGuestIsAskedToTurnOffAndNeverCutOff(t *testing.T) {
 	c.expectStates(t, map[string]actuator.MachineState{good: actuator.Running, deaf: actuator.Running})
 }
 
+// Whoever runs a daemon of their own chooses the UUIDs there.
+func TestADomainOfAnotherDaemonIsAnotherDomain(t *testing.T) {
+	daemon, hostile := startDaemon(t), startDaemon(t)
+	hostile.actuator = daemon.actuator
+	mine, copied := daemon.newCluster(), hostile.newCluster()
+	ids := mine.Create(t, 1)
+	if diff := cmp.Diff(ids, copied.Create(t, 1)); diff != "" {
+		t.Fatalf("expected the same UUIDs (-want +got):\n%s", diff)
+	}
+	hostile.change(func() { hostile.find(ids[0]).isDeaf = true })
+	if err := daemon.actuator.Stop(t.Context(), copied.Target(), ids); err != nil {
+		t.Fatal(err)
+	}
+	mine.expectStates(t, map[string]actuator.MachineState{ids[0]: actuator.Running})
+	if err := daemon.actuator.Start(t.Context(), mine.Target(), ids); err != nil {
+		t.Errorf("start what runs: %v", err)
+	}
+}
+
+// A cluster whose machines another one has too is not stopped, so that nobody may claim the machines of others.
+func TestADaemonThatNobodyListsIsNoOtherHost(t *testing.T) {
+	const host = "host-1.example.com"
+	listed, byAddress := connection{describer: describer{"qemu:///system", true}, place: "a"}, connection{describer: describer{"qemu:///system", true}, place: "b"}
+	unlisted, other := connection{describer: describer{driver: "qemu:///system"}, place: "c"}, connection{describer: describer{driver: "qemu:///system"}, place: "d"}
+	if listed.accountName(host) != byAddress.accountName(host) {
+		t.Errorf("found two accounts for %s by two addresses, want one", host)
+	}
+	for _, c := range []*connection{&listed, &other} {
+		if found := unlisted.accountName(host); found == c.accountName(host) {
+			t.Errorf("found the account %q at %s too, want another one than at %s", found, unlisted.place, c.place)
+		}
+	}
+}
+
 func TestDomainsInEveryState(t *testing.T) {
 	for name, row := range map[string]struct {
 		from               domainState

@@ -39,6 +39,8 @@ var (
 type connection struct {
 	describer
 
+	// place is which driver of which daemon it leads to.
+	place   string
 	conn    net.Conn
 	timeout time.Duration
 	// ended is closed when nothing more will be read; failure says why, and is set before.
@@ -70,7 +72,7 @@ func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
 		return nil, err
 	}
 	c := &connection{
-		describer: a.describer(d), conn: conn, timeout: a.options.CallTimeout, ended: make(chan struct{}), waiting: map[uint32]chan answer{},
+		describer: a.describer(d), place: d.driver + " at " + d.address(), conn: conn, timeout: a.options.CallTimeout, ended: make(chan struct{}), waiting: map[uint32]chan answer{},
 		stopWatching: context.AfterFunc(ctx, func() { _ = conn.Close() }), // A closed connection ends all calls.
 	}
 	go c.readAnswers()

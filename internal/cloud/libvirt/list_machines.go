@@ -46,7 +46,7 @@ func (c *connection) listMachines(ctx context.Context, infraIDs []string, pendin
 			if err != nil || infraID == "" {
 				return err
 			}
-			machine.Account = "libvirt/" + host + "/" + c.driver
+			machine.Account = c.accountName(host)
 			mu.Lock()
 			defer mu.Unlock()
 			found[infraID] = append(found[infraID], machine)
@@ -61,6 +61,14 @@ func (c *connection) listMachines(ctx context.Context, infraIDs []string, pendin
 		slices.SortFunc(machines, func(a, b actuator.Machine) int { return cmp.Compare(a.ID, b.ID) })
 	}
 	return found, nil
+}
+
+// accountName tells hosts apart. One has many addresses and one name; but a daemon that no administrator lists could say that it is any host.
+func (c *connection) accountName(host string) string {
+	if c.isTrusted {
+		return "libvirt/" + host + "/" + c.driver
+	}
+	return "libvirt/" + c.place
 }
 
 // readMachine returns a domain as a machine of one of the clusters, and an empty infraID for one of none.
@@ -80,7 +88,7 @@ func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []strin
 	machine := actuator.Machine{ID: d.String(), Name: strings.ToValidUTF8(d.name, ""), State: machineStateOf(state)}
 	machine.Role = actuator.FindRole(nil, infraID, d.name)
 	machine.HoldsCapacity = state.state == stateCrashed || state.state == statePMSuspended
-	if machine.State == actuator.Running && pending.isPending(d) {
+	if machine.State == actuator.Running && pending.isPending(c.place, d) {
 		machine.State = actuator.Stopping
 	}
 	return infraID, machine, nil

@@ -81,7 +81,7 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 	if err := c.shutDown(ctx, d); err != nil {
 		return c.acceptOff(ctx, d, err)
 	}
-	if pending.remember(d) {
+	if pending.remember(c.place, d) {
 		return &orders.RefusedError{Class: actuator.Other, Code: "no reaction", Message: "the guest was asked to turn off minutes ago and runs; it needs an ACPI daemon or the guest agent; Torpor cuts no power, and virsh destroy does"}
 	}
 	return nil
@@ -111,7 +111,7 @@ func (c *connection) startDomain(ctx context.Context, id string, pending *pendin
 		return c.create(ctx, d)
 	case found.state == statePMSuspended:
 		return c.wakeUp(ctx, d)
-	case machineStateOf(found) == actuator.Stopping, pending.isPending(d):
+	case machineStateOf(found) == actuator.Stopping, pending.isPending(c.place, d):
 		return &orders.RefusedError{Class: actuator.WrongState, Code: "turning off", Message: "the guest is turning off, and can be started once it is off"}
 	case found.state == statePaused && found.reason != pausedStartingUp:
 		return &orders.RefusedError{Class: actuator.WrongState, Code: "paused", Message: "the guest is paused; resume it: virsh resume"}

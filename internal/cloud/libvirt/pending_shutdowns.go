@@ -32,26 +32,32 @@ func newPendingShutdowns(c clock.PassiveClock) *pendingShutdowns {
 	return &pendingShutdowns{clock: c, known: lru.New(maxRemembered)}
 }
 
+// shutdownKey is a domain of one daemon. Whoever runs another one chooses the UUIDs there.
+type shutdownKey struct {
+	place string
+	uuid  [uuidBytes]byte
+}
+
 // remember notes that a guest was asked to turn off, and reports whether it was asked so long ago before that it does not listen.
-func (p *pendingShutdowns) remember(d domain) (isDeaf bool) {
+func (p *pendingShutdowns) remember(place string, d domain) (isDeaf bool) {
 	now := p.clock.Now()
-	asked, ok := p.find(d)
+	asked, ok := p.find(place, d)
 	if !ok {
 		asked = pendingShutdown{domainID: d.id, first: now}
 	}
 	asked.last = now
-	p.known.Add(d.uuid, asked)
+	p.known.Add(shutdownKey{place, d.uuid}, asked)
 	return now.Sub(asked.first) >= shutdownGrace
 }
 
 // isPending reports whether a guest may still be turning off.
-func (p *pendingShutdowns) isPending(d domain) bool {
-	asked, ok := p.find(d)
+func (p *pendingShutdowns) isPending(place string, d domain) bool {
+	asked, ok := p.find(place, d)
 	return ok && p.clock.Since(asked.last) < shutdownGrace
 }
 
-func (p *pendingShutdowns) find(d domain) (pendingShutdown, bool) {
-	known, ok := p.known.Get(d.uuid)
+func (p *pendingShutdowns) find(place string, d domain) (pendingShutdown, bool) {
+	known, ok := p.known.Get(shutdownKey{place, d.uuid})
 	if !ok {
 		return pendingShutdown{}, false
 	}
