@@ -200,9 +200,10 @@ func TestPeopleComeBeforeSlumbers(t *testing.T) {
 	s.annotate(t, s.clusters["blog"], torporv1alpha1.SkipUntilNotedAnnotation, skippedUntil+" by alice")
 	s.annotate(t, s.clusters["blog"], torporv1alpha1.SkipUntilAnnotation, skippedUntil)
 	s.waitFor(t, "another one is skipped", torporv1alpha1.SlumberAsleep, "store")
-	if record := s.clusters["blog"].Status.ScheduledStops[0].Stops[0]; record.StartedBy != "alice" {
-		t.Errorf("expected who skipped it, found %+v", record)
-	}
+	s.WaitFor(t, "it is noted who skipped it", s.clusters["blog"], func() error {
+		record := s.clusters["blog"].Status.ScheduledStops[0].Stops[0]
+		return testenv.ErrorIf(record.StartedBy != "alice", "found %+v", record)
+	})
 	s.moveTo(t, beforeNight().Add(3*time.Hour+time.Second))
 	s.waitFor(t, "the skip is over", torporv1alpha1.SlumberAsleep, "blog", "shop", "store")
 
