@@ -17,6 +17,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // accountClient speaks for the machines of an account in a region. It has a retry quota of its own, so that an account that is throttled
@@ -127,21 +128,12 @@ func (o Options) newRetryer() *retry.Standard {
 
 // callWithTimeout makes one API call, with all its attempts, within the client's timeout.
 func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	err := do(limited)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		// The caller ended the call, and that says nothing about the cloud.
-		return ctx.Err()
-	default:
+	return rest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
 		explained := c.explainError(operation, err)
 		if c.session != nil && actuator.ClassOf(explained) == actuator.CredentialsInvalid {
 			// A session that was revoked must not be used until its end.
 			c.session.Invalidate()
 		}
 		return explained
-	}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -153,18 +154,10 @@ func powerStateOf(vm *armcompute.VirtualMachine) (state actuator.MachineState, h
 
 // callWithTimeout makes one API call, with all its attempts, within the client's timeout.
 func (c *accountClient) callWithTimeout(ctx context.Context, operation string, do func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	err := do(limited)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		// The caller ended the call, and that says nothing about the cloud.
-		return ctx.Err()
-	case errors.Is(err, egress.ErrAnswerTooLarge):
-		return unreachableErrorf(operation, "its answer is larger than allowed")
-	default:
+	return rest.CallWithTimeout(ctx, c.timeout, do, func(err error) error {
+		if errors.Is(err, egress.ErrAnswerTooLarge) {
+			return unreachableErrorf(operation, "its answer is larger than allowed")
+		}
 		return c.explainError(operation, err)
-	}
+	})
 }

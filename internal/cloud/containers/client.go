@@ -14,6 +14,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -123,16 +124,5 @@ func (c *engineClient) send(ctx context.Context, method, path string, query url.
 
 // call makes one API call within the client's timeout.
 func (c *engineClient) call(ctx context.Context, operation string, do func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	err := do(limited)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		// The caller ended the call, and that says nothing about the engine.
-		return ctx.Err()
-	default:
-		return c.explainError(operation, err)
-	}
+	return rest.CallWithTimeout(ctx, c.timeout, do, func(err error) error { return c.explainError(operation, err) })
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/buildinfo"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -235,19 +236,11 @@ func (c *projectClient) findComputeService(result tokens.CreateResult) (*gopherc
 
 // call makes one API call within the client's timeout, the login included.
 func (c *projectClient) call(ctx context.Context, operation string, atMost time.Duration, do func(context.Context, *gophercloud.ServiceClient) error) error {
-	limited, cancel := context.WithTimeout(ctx, atMost)
-	defer cancel()
-	compute, err := c.computeService(limited)
-	if err == nil {
-		err = do(limited, compute)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		// The caller ended the call, and that says nothing about the cloud.
-		return ctx.Err()
-	default:
-		return c.explainError(operation, err)
-	}
+	return rest.CallWithTimeout(ctx, atMost, func(ctx context.Context) error {
+		compute, err := c.computeService(ctx)
+		if err != nil {
+			return err
+		}
+		return do(ctx, compute)
+	}, func(err error) error { return c.explainError(operation, err) })
 }

@@ -21,7 +21,8 @@ const (
 	start = "start servers"
 )
 
-// StopMachine implements rest.OneByOneAccount: it stops or shelves a server. The API refuses what it has done already, so that the server is read before a refusal counts.
+// StopMachine implements rest.OneByOneAccount: it stops or shelves a server. The API refuses what it has done already, so that the server is
+// read before a refusal counts.
 func (c *projectClient) StopMachine(ctx context.Context, id string) error {
 	c.unshelved.ForgetMachine(id)
 	return c.call(ctx, stop, c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {

@@ -125,3 +125,19 @@ func RetryUnreachable[T any](ctx context.Context, attempts int, do func() (T, er
 	}
 	return result, last
 }
+
+// CallWithTimeout makes a call within a timeout, and explains what it ends with. Where ctx itself has ended, that is returned: it says nothing
+// about the cloud.
+func CallWithTimeout(ctx context.Context, timeout time.Duration, call func(context.Context) error, explain func(error) error) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := call(limited)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return explain(err)
+	}
+}
