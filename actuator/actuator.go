@@ -131,6 +131,11 @@ type Error struct {
 	RetryAfter time.Duration
 }
 
+// Errorf returns an *Error of a class whose message is formatted.
+func Errorf(class ErrorClass, format string, args ...any) error {
+	return &Error{Class: class, Message: fmt.Sprintf(format, args...)}
+}
+
 // Error implements error.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Class, e.Message) }
 

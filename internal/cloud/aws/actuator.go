@@ -179,7 +179,7 @@ func (c *accountClient) listMachines(ctx context.Context, infraIDs []string) (ma
 	wanted, keys, size := map[string]string{}, []string{}, int32(batchPageSize)
 	for _, infraID := range infraIDs {
 		if infraID == "" {
-			return nil, otherErrorf("the infraID is empty, and machines are found by it: set spec.clusterMetadata.infraID")
+			return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and machines are found by it: set spec.clusterMetadata.infraID")
 		}
 		wanted[clusterTagPrefix+infraID] = infraID
 		keys = append(keys, escapeWildcards(clusterTagPrefix+infraID))
@@ -241,11 +241,11 @@ func (c *accountClient) addOwnedMachines(found map[string][]actuator.Machine, pa
 				continue
 			}
 			if len(awssdk.ToString(i.InstanceId)) > maxIDBytes {
-				return 0, otherErrorf("DescribeInstances: expected instance ids of EC2, found one of %d bytes", len(*i.InstanceId))
+				return 0, actuator.Errorf(actuator.Other, "DescribeInstances: expected instance ids of EC2, found one of %d bytes", len(*i.InstanceId))
 			}
 			state, ok := stateOf(i)
 			if !ok {
-				return 0, otherErrorf("DescribeInstances: %s is in a state that this version of Torpor does not know: update Torpor",
+				return 0, actuator.Errorf(actuator.Other, "DescribeInstances: %s is in a state that this version of Torpor does not know: update Torpor",
 					awssdk.ToString(i.InstanceId))
 			}
 			name := tagValue(i, "Name")
@@ -535,7 +535,7 @@ func (c *accountClient) changePowerOfBatch(ctx context.Context, p powerChange, i
 		return err
 	case p.operation == stopInstances && machine.class == actuator.Other:
 		// What cannot be stopped at all keeps its cluster as it is: one that is down in part is of no use to anybody.
-		return &actuator.Error{Class: machine.class, Message: fmt.Sprintf("%s: %s for one of %s: %s", p.operation, machine.code, joinIDs(ids), machine.message)}
+		return actuator.Errorf(machine.class, "%s: %s for one of %s: %s", p.operation, machine.code, joinIDs(ids), machine.message)
 	case p.operation == terminateInstances && machine.class == actuator.NotFound && len(ids) == 1:
 		return nil // It is gone.
 	case len(ids) == 1:

@@ -54,7 +54,7 @@ func (a *Actuator) clientForRole(ctx context.Context, role actuator.Role, region
 		isListed = isListed || r.includes(role)
 	}
 	if !isListed {
-		return nil, otherErrorf("spec.platform.aws.credentialsAssumeRole: expected a role that --aws-assume-roles lists for the namespace %s, found %.200q: "+
+		return nil, actuator.Errorf(actuator.Other, "spec.platform.aws.credentialsAssumeRole: expected a role that --aws-assume-roles lists for the namespace %s, found %.200q: "+
 			"have it listed, or use credentialsSecretRef", role.Namespace, role.Name)
 	}
 	return a.clients.GetOrBuild([]string{"role", role.Name, role.ExternalID, role.Namespace, region}, func(name string) (*accountClient, error) {
@@ -77,7 +77,7 @@ func (a *Actuator) newSession(ctx context.Context, role actuator.Role, region st
 		// The environment, a web identity such as that of a ServiceAccount, a container's or an instance's role.
 		own, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
 		if err != nil {
-			return nil, otherErrorf("the manager's own AWS configuration cannot be read: correct its environment")
+			return nil, actuator.Errorf(actuator.Other, "the manager's own AWS configuration cannot be read: correct its environment")
 		}
 		a.identity = &own
 	}
@@ -114,8 +114,7 @@ func (e *assumeRoleError) Unwrap() error { return e.cause }
 func (e *assumeRoleError) explain() error {
 	api, ok := asAPIError(e.cause)
 	if !ok {
-		return &actuator.Error{Class: actuator.Unreachable, Message: fmt.Sprintf(
-			"AssumeRole: the manager cannot take the role %s: STS does not answer, or the manager has no credentials of its own; see docs/spec/clusterdeployment.md", e.role)}
+		return actuator.Errorf(actuator.Unreachable, "AssumeRole: the manager cannot take the role %s: STS does not answer, or the manager has no credentials of its own; see docs/spec/clusterdeployment.md", e.role)
 	}
-	return &actuator.Error{Class: classOf(api.ErrorCode()), Message: fmt.Sprintf("AssumeRole: %s: %s", api.ErrorCode(), scrubMessage(api.ErrorMessage(), nil))}
+	return actuator.Errorf(classOf(api.ErrorCode()), "AssumeRole: %s: %s", api.ErrorCode(), scrubMessage(api.ErrorMessage(), nil))
 }

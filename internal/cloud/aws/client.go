@@ -40,7 +40,7 @@ type accountClient struct {
 // clientFor returns the client for the target's account, region and endpoint; a changed Secret gets another one.
 func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountClient, error) {
 	if t.Region == "" || strings.Trim(t.Region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return nil, otherErrorf("the region must be one such as us-east-1, found %q: set spec.platform.aws.region", t.Region)
+		return nil, actuator.Errorf(actuator.Other, "the region must be one such as us-east-1, found %q: set spec.platform.aws.region", t.Region)
 	}
 	if t.Role != nil {
 		return a.clientForRole(ctx, *t.Role, t.Region)
@@ -69,13 +69,13 @@ func (a *Actuator) newClient(ctx context.Context, credentials awssdk.Credentials
 	if endpoint != "" {
 		u, err := url.Parse(endpoint)
 		if err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Hostname() == "" || u.User != nil {
-			return nil, otherErrorf("the endpoint must be a URL such as https://ec2.us-east-1.amazonaws.com: correct endpoint_url in the credentials Secret, or AWS_ENDPOINT_URL of the manager")
+			return nil, actuator.Errorf(actuator.Other, "the endpoint must be a URL such as https://ec2.us-east-1.amazonaws.com: correct endpoint_url in the credentials Secret, or AWS_ENDPOINT_URL of the manager")
 		}
 		where.Endpoint = &endpoint
 	}
 	resolved, err := ec2.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, where)
 	if err != nil {
-		return nil, otherErrorf("EC2 has no endpoint in region %s: correct spec.platform.aws.region", region)
+		return nil, actuator.Errorf(actuator.Other, "EC2 has no endpoint in region %s: correct spec.platform.aws.region", region)
 	}
 	return &accountClient{
 		api: ec2.New(ec2.Options{
@@ -92,10 +92,10 @@ func (a *Actuator) newClient(ctx context.Context, credentials awssdk.Credentials
 func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
 	c.isTrusted = a.options.Endpoints.Includes(c.host) || isOwnEndpoint(c.host)
 	if err := a.options.Endpoints.CheckHost(c.host); err != nil {
-		return otherErrorf("endpoint_url in the credentials Secret: %s: %s", c.host, err)
+		return actuator.Errorf(actuator.Other, "endpoint_url in the credentials Secret: %s: %s", c.host, err)
 	}
 	if !c.isTrusted && !a.options.Endpoints.IsEmpty() {
-		return otherErrorf("endpoint_url in the credentials Secret: expected an endpoint of AWS or one that --allow-endpoints lists, found %s: "+
+		return actuator.Errorf(actuator.Other, "endpoint_url in the credentials Secret: expected an endpoint of AWS or one that --allow-endpoints lists, found %s: "+
 			"correct it, or have it listed", c.host)
 	}
 	return nil

@@ -5,7 +5,6 @@ package aws
 import (
 	"bytes"
 	"cmp"
-	"fmt"
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
@@ -48,15 +47,12 @@ func readCredentials(secret map[string][]byte) (staticCredentials, error) {
 	}
 	for _, key := range []string{accessKeyID, secretAccessKey} {
 		if setting(key) == "" {
-			return staticCredentials{}, &actuator.Error{
-				Class:   actuator.CredentialsMissing,
-				Message: fmt.Sprintf("%s has no %s: add it", place, key),
-			}
+			return staticCredentials{}, actuator.Errorf(actuator.CredentialsMissing, "%s has no %s: add it", place, key)
 		}
 	}
 	for _, key := range []string{accessKeyID, secretAccessKey, sessionToken} {
 		if strings.ContainsFunc(setting(key), func(r rune) bool { return r <= ' ' || r > '~' }) {
-			return staticCredentials{}, invalidCredentialsf("%s in %s must be printable ASCII without spaces: put the value in again", key, place)
+			return staticCredentials{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in %s must be printable ASCII without spaces: put the value in again", key, place)
 		}
 	}
 	return staticCredentials{
@@ -75,15 +71,11 @@ func refuseIndirectKeys(profile map[string]string) error {
 	// manager's own identity.
 	for _, key := range indirect {
 		if _, ok := profile[key]; ok {
-			return invalidCredentialsf("aws_config in the credentials Secret uses %s, and Torpor takes static keys only: "+
+			return actuator.Errorf(actuator.CredentialsInvalid, "aws_config in the credentials Secret uses %s, and Torpor takes static keys only: "+
 				"give %s and %s of an IAM user instead", key, accessKeyID, secretAccessKey)
 		}
 	}
 	return nil
-}
-
-func invalidCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
 // endpointOrDefault returns the URL that replaces EC2's own, empty for EC2's.
@@ -107,18 +99,18 @@ func readDefaultProfile(file string) (map[string]string, error) {
 		case text[0] == '[':
 			name, ok := parseSectionName(text)
 			if !ok {
-				return nil, invalidCredentialsf("line %d of aws_config must be a section such as [default]: close the bracket", number)
+				return nil, actuator.Errorf(actuator.CredentialsInvalid, "line %d of aws_config must be a section such as [default]: close the bracket", number)
 			}
 			section, opened, nesting = name, true, false
 		case !opened:
-			return nil, invalidCredentialsf("line %d of aws_config belongs to no profile: write [default] above it", number)
+			return nil, actuator.Errorf(actuator.CredentialsInvalid, "line %d of aws_config belongs to no profile: write [default] above it", number)
 		case nesting && indented:
 			// A setting of a setting, such as those under "s3 =": none of them matters here.
 		default:
 			key, value, ok := strings.Cut(text, "=")
 			key = strings.ToLower(strings.TrimSpace(key))
 			if !ok || key == "" {
-				return nil, invalidCredentialsf("line %d of aws_config must be key = value: correct it", number)
+				return nil, actuator.Errorf(actuator.CredentialsInvalid, "line %d of aws_config must be key = value: correct it", number)
 			}
 			value = trimComment(value)
 			nesting = value == ""

@@ -68,7 +68,7 @@ func (c *accountClient) explainError(operation string, err error) error {
 	case urgencyOf(class) >= 0 && slices.Contains([]string{stopInstances, startInstances, terminateInstances}, operation):
 		return &machineRefusedError{class: class, code: code, message: message}
 	default:
-		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, code, message)}
+		return actuator.Errorf(class, "%s: %s: %s", operation, code, message)
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *accountClient) explainMissingAnswer(operation string, status int, err e
 	case status != 0:
 		return c.unreachableError(operation, "its answer is not one of EC2")
 	default:
-		return otherErrorf("%s: the request cannot be made to %s in region %s: check the region and the endpoint", operation, c.host, c.region)
+		return actuator.Errorf(actuator.Other, "%s: the request cannot be made to %s in region %s: check the region and the endpoint", operation, c.host, c.region)
 	}
 }
 
@@ -110,14 +110,7 @@ func (c *accountClient) describeStatus(status int) string {
 }
 
 func (c *accountClient) unreachableError(operation, why string) error {
-	return &actuator.Error{
-		Class:   actuator.Unreachable,
-		Message: fmt.Sprintf("%s: %s in region %s: %s; check the region, the endpoint and the network", operation, c.host, c.region, why),
-	}
-}
-
-func otherErrorf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+	return actuator.Errorf(actuator.Unreachable, "%s: %s in region %s: %s; check the region, the endpoint and the network", operation, c.host, c.region, why)
 }
 
 func asAPIError(err error) (smithy.APIError, bool) { return errors.AsType[smithy.APIError](err) }

@@ -50,7 +50,7 @@ func findCloud(name string) (azureCloud, error) {
 	case "AzureChinaCloud":
 		return azureCloud{cloud.AzureChina, []string{"management.chinacloudapi.cn", "login.chinacloudapi.cn", "login.partner.microsoftonline.cn"}}, nil
 	default:
-		return azureCloud{}, otherErrorf("spec.platform.azure.cloudName: expected AzurePublicCloud, AzureUSGovernmentCloud or AzureChinaCloud, found %.40q: correct it", name)
+		return azureCloud{}, actuator.Errorf(actuator.Other, "spec.platform.azure.cloudName: expected AzurePublicCloud, AzureUSGovernmentCloud or AzureChinaCloud, found %.40q: correct it", name)
 	}
 }
 
@@ -134,21 +134,21 @@ func (a *Actuator) newClient(p servicePrincipal, where azureCloud, account strin
 	}
 	login, err := a.newLogin(p, options)
 	if err != nil && p.isFederated {
-		return nil, otherErrorf("the manager has no token of a workload identity: expected AZURE_FEDERATED_TOKEN_FILE to name its file, as Azure's webhook for workload identities " +
+		return nil, actuator.Errorf(actuator.Other, "the manager has no token of a workload identity: expected AZURE_FEDERATED_TOKEN_FILE to name its file, as Azure's webhook for workload identities "+
 			"sets it for the manager's ServiceAccount; see docs/clouds/azure.md")
 	}
 	if err != nil {
-		return nil, invalidCredentialsf("tenantId and clientId of %s in the credentials Secret cannot be used to log in: correct them", servicePrincipalKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "tenantId and clientId of %s in the credentials Secret cannot be used to log in: correct them", servicePrincipalKey)
 	}
 	// Torpor registers nothing in a subscription.
 	manager := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
 	machines, err := armcompute.NewVirtualMachinesClient(p.SubscriptionID, login, manager)
 	if err != nil {
-		return nil, otherErrorf("the client of Azure cannot be made: update Torpor")
+		return nil, actuator.Errorf(actuator.Other, "the client of Azure cannot be made: update Torpor")
 	}
 	resource, err := arm.NewClient("torpor", "v1.0.0", login, manager)
 	if err != nil {
-		return nil, otherErrorf("the client of Azure cannot be made: update Torpor")
+		return nil, actuator.Errorf(actuator.Other, "the client of Azure cannot be made: update Torpor")
 	}
 	return &accountClient{
 		machines: machines, resource: resource, subscription: p.SubscriptionID, timeout: a.options.CallTimeout,

@@ -6,7 +6,6 @@ import (
 	"crypto"
 	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
@@ -42,14 +41,11 @@ type servicePrincipal struct {
 func readCredentials(secret map[string][]byte, mayFederate func(servicePrincipal) bool) (servicePrincipal, error) {
 	content, ok := secret[servicePrincipalKey]
 	if !ok {
-		return servicePrincipal{}, &actuator.Error{
-			Class:   actuator.CredentialsMissing,
-			Message: fmt.Sprintf("the credentials Secret has no %s: add it, with subscriptionId, tenantId, clientId and clientSecret", servicePrincipalKey),
-		}
+		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s: add it, with subscriptionId, tenantId, clientId and clientSecret", servicePrincipalKey)
 	}
 	var p servicePrincipal
 	if err := json.Unmarshal(content, &p); err != nil {
-		return servicePrincipal{}, invalidCredentialsf("%s in the credentials Secret must be a JSON object with texts: correct it", servicePrincipalKey)
+		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must be a JSON object with texts: correct it", servicePrincipalKey)
 	}
 	for _, field := range []struct {
 		name  string
@@ -57,13 +53,11 @@ func readCredentials(secret map[string][]byte, mayFederate func(servicePrincipal
 	}{{"subscriptionId", &p.SubscriptionID}, {"tenantId", &p.TenantID}, {"clientId", &p.ClientID}} {
 		*field.value = strings.TrimSpace(*field.value)
 		if *field.value == "" {
-			return servicePrincipal{}, &actuator.Error{
-				Class: actuator.CredentialsMissing, Message: fmt.Sprintf("%s in the credentials Secret has no %s: add it", servicePrincipalKey, field.name),
-			}
+			return servicePrincipal{}, actuator.Errorf(actuator.CredentialsMissing, "%s in the credentials Secret has no %s: add it", servicePrincipalKey, field.name)
 		}
 		// They become parts of addresses.
 		if !isID(*field.value) {
-			return servicePrincipal{}, invalidCredentialsf("%s of %s in the credentials Secret must be an id such as 00000000-0000-0000-0000-000000000000: correct it",
+			return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s of %s in the credentials Secret must be an id such as 00000000-0000-0000-0000-000000000000: correct it",
 				field.name, servicePrincipalKey)
 		}
 	}
@@ -86,26 +80,19 @@ func (p servicePrincipal) withProof(pem []byte, mayFederate func(servicePrincipa
 	case len(pem) > 0:
 		var err error
 		if p.certificates, p.privateKey, err = azidentity.ParseCertificates(pem, nil); err != nil {
-			return servicePrincipal{}, invalidCredentialsf("%s in the credentials Secret must have a certificate and its key, which no password protects: put them in again", certificateKey)
+			return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must have a certificate and its key, which no password protects: put them in again", certificateKey)
 		}
 		p.pem = pem
 		return p, nil
 	case p.CertificateFile != "":
 		// A user who may write a Secret must not have the manager read its own files.
-		return servicePrincipal{}, invalidCredentialsf("%s in the credentials Secret names a file as clientCertificate, which Torpor does not read: put its content into the key %s",
+		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret names a file as clientCertificate, which Torpor does not read: put its content into the key %s",
 			servicePrincipalKey, certificateKey)
 	case mayFederate(p):
 		p.isFederated = true
 		return p, nil
 	default:
-		return servicePrincipal{}, &actuator.Error{
-			Class: actuator.CredentialsMissing,
-			Message: fmt.Sprintf("%s in the credentials Secret has no clientSecret: add it, or the key %s, or have --azure-workload-identities list the service principal for the namespace",
-				servicePrincipalKey, certificateKey),
-		}
+		return servicePrincipal{}, actuator.Errorf(actuator.CredentialsMissing, "%s in the credentials Secret has no clientSecret: add it, or the key %s, or have --azure-workload-identities list the service principal for the namespace",
+			servicePrincipalKey, certificateKey)
 	}
-}
-
-func invalidCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
 }

@@ -102,7 +102,7 @@ func (c *accountClient) explainLogin(failed *azidentity.AuthenticationFailedErro
 	}
 	// What follows is different each time.
 	description, _, _ := strings.Cut(content.Description, "Trace ID:")
-	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf("login: %s: %s", c.scrub(content.Error), c.scrub(description))}
+	return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s", c.scrub(content.Error), c.scrub(description))
 }
 
 // explainMissingAnswer explains an error that is not the API's.
@@ -120,13 +120,7 @@ func explainMissingAnswer(operation string, err error) error {
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {
-	return &actuator.Error{
-		Class: actuator.Unreachable, Message: fmt.Sprintf("%s at Azure: %s; check the network and spec.platform.azure.cloudName", operation, fmt.Sprintf(format, args...)),
-	}
-}
-
-func otherErrorf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+	return actuator.Errorf(actuator.Unreachable, "%s at Azure: %s; check the network and spec.platform.azure.cloudName", operation, fmt.Sprintf(format, args...))
 }
 
 // readRetryAfter returns how long Azure wants to be left alone.

@@ -45,7 +45,7 @@ func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[
 	wanted := map[string][]string{}
 	for _, group := range groups {
 		if group == "" {
-			return nil, otherErrorf("the resource group is empty, and machines are found by it: set spec.clusterMetadata.platform.azure.resourceGroupName")
+			return nil, actuator.Errorf(actuator.Other, "the resource group is empty, and machines are found by it: set spec.clusterMetadata.platform.azure.resourceGroupName")
 		}
 		key := strings.ToLower(group)
 		wanted[key] = append(wanted[key], group)

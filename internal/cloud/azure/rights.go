@@ -61,9 +61,8 @@ func (c *accountClient) requireRightsInGroup(ctx context.Context, group string) 
 	if len(missing) == 0 {
 		return nil
 	}
-	return &actuator.Error{Class: actuator.PermissionDenied, Message: fmt.Sprintf(
-		"expected the service principal to have %s in the resource group %s, found that no role gives it; no machine is stopped without the rights to stop and to start all of them",
-		strings.Join(missing, " and "), group)}
+	return actuator.Errorf(actuator.PermissionDenied, "expected the service principal to have %s in the resource group %s, found that no role gives it; no machine is stopped without the rights to stop and to start all of them",
+		strings.Join(missing, " and "), group)
 }
 
 // listPermissions reads one page; nobody has more roles in a group than that.

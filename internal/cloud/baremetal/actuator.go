@@ -97,7 +97,7 @@ func (*Actuator) Describe() actuator.Description {
 // Observe implements actuator.Actuator. A machine whose controller does not tell is neither on nor off; where none tells, that is the error.
 func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.Machine, error) {
 	if t.InfraID == "" {
-		return nil, otherErrorf("no machines are listed: set spec.platform.baremetal.machines")
+		return nil, actuator.Errorf(actuator.Other, "no machines are listed: set spec.platform.baremetal.machines")
 	}
 	machines := make([]actuator.Machine, len(t.Machines))
 	errs := a.visitAll(t, namesOf(t), func(i int, c visitor) error {

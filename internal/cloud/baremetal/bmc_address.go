@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/torpor-dev/torpor/actuator"
 )
 
 // bmcAddress is where a management controller is, and what speaks to it.
@@ -46,7 +48,7 @@ func parseAddress(text string) (bmcAddress, error) {
 }
 
 func badAddress() error {
-	return otherErrorf("expected redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST as bmc: correct it")
+	return actuator.Errorf(actuator.Other, "expected redfish+https://HOST/redfish/v1/Systems/ID or ipmi://HOST as bmc: correct it")
 }
 
 // allowAddress refuses a controller that the target's owner may not reach. Whoever writes a ClusterDeployment names it.
@@ -56,10 +58,10 @@ func (o *Options) allowAddress(address bmcAddress) error {
 		return badAddress()
 	}
 	if err := o.Endpoints.CheckHost(host); err != nil {
-		return otherErrorf("%s", err)
+		return actuator.Errorf(actuator.Other, "%s", err)
 	}
 	if !o.Endpoints.IsEmpty() && !o.Endpoints.Includes(host) {
-		return otherErrorf("expected a host that --allow-endpoints lists: correct the address, or have it listed")
+		return actuator.Errorf(actuator.Other, "expected a host that --allow-endpoints lists: correct the address, or have it listed")
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ package baremetal
 import (
 	"cmp"
 	"crypto/x509"
-	"fmt"
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
@@ -34,27 +33,19 @@ func readLogin(secret map[string][]byte, machine string, address bmcAddress) (lo
 	}
 	switch {
 	case l.user == "":
-		return login{}, &actuator.Error{Class: actuator.CredentialsMissing, Message: "the credentials Secret has neither " + usernameKey + " nor MACHINE." + usernameKey + ": add one"}
+		return login{}, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has neither %[1]s nor MACHINE.%[1]s: add one", usernameKey)
 	case l.password == "":
-		return login{}, &actuator.Error{Class: actuator.CredentialsMissing, Message: "the credentials Secret has neither " + passwordKey + " nor MACHINE." + passwordKey + ": add one"}
+		return login{}, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has neither %[1]s nor MACHINE.%[1]s: add one", passwordKey)
 	case address.isIPMI && (len(l.user) > maxUserBytes || len(l.password) > maxPasswordBytes):
-		return login{}, invalidCredentialsf("IPMI knows no names of more than %d bytes and no passwords of more than %d: correct the credentials Secret", maxUserBytes, maxPasswordBytes)
+		return login{}, actuator.Errorf(actuator.CredentialsInvalid, "IPMI knows no names of more than %d bytes and no passwords of more than %d: correct the credentials Secret", maxUserBytes, maxPasswordBytes)
 	case !address.isIPMI && strings.Contains(l.user, ":"):
-		return login{}, invalidCredentialsf("%s of the credentials Secret has a colon, which no name at Redfish may have: correct it", usernameKey)
+		return login{}, actuator.Errorf(actuator.CredentialsInvalid, "%s of the credentials Secret has a colon, which no name at Redfish may have: correct it", usernameKey)
 	case address.isIPMI || l.rootsPEM == "":
 		return l, nil
 	}
 	l.roots = x509.NewCertPool()
 	if !l.roots.AppendCertsFromPEM([]byte(l.rootsPEM)) {
-		return login{}, invalidCredentialsf("%s of the credentials Secret must be certificates in PEM: correct it", authorityKey)
+		return login{}, actuator.Errorf(actuator.CredentialsInvalid, "%s of the credentials Secret must be certificates in PEM: correct it", authorityKey)
 	}
 	return l, nil
-}
-
-func invalidCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
-}
-
-func otherErrorf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
 }

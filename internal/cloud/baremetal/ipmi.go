@@ -128,9 +128,9 @@ func explainCode(order string, code byte) error {
 	case codeUnspecified:
 		return &actuator.Error{Class: actuator.Unreachable, Message: "its controller has failed without saying why"}
 	case codeUnknown:
-		return otherErrorf("its controller cannot %s", order)
+		return actuator.Errorf(actuator.Other, "its controller cannot %s", order)
 	default:
-		return otherErrorf("its controller does not %s: completion code 0x%02x", order, code)
+		return actuator.Errorf(actuator.Other, "its controller does not %s: completion code 0x%02x", order, code)
 	}
 }
 
@@ -138,17 +138,17 @@ func explainCode(order string, code byte) error {
 func explainIPMI(err error) error {
 	switch {
 	case errors.Is(err, errLoginRefused):
-		return invalidCredentialsf("its controller does not take the login: correct %s and %s in the credentials Secret", usernameKey, passwordKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "its controller does not take the login: correct %s and %s in the credentials Secret", usernameKey, passwordKey)
 	case errors.Is(err, errPrivilegeDenied):
 		return &actuator.Error{Class: actuator.PermissionDenied, Message: "its controller does not let the user be an operator: give it that privilege"}
 	case errors.Is(err, errSuiteRefused):
-		return otherErrorf("its controller has neither cipher suite 17 nor 3: allow one of them")
+		return actuator.Errorf(actuator.Other, "its controller has neither cipher suite 17 nor 3: allow one of them")
 	case errors.Is(err, errBusy):
 		return &actuator.Error{Class: actuator.Throttled, Message: "its controller has no room for another session"}
 	case errors.Is(err, errNotIPMI):
 		return &actuator.Error{Class: actuator.Unreachable, Message: "what answers at its address does not speak IPMI 2.0"}
 	case errors.Is(err, egress.ErrAddressDenied):
-		return otherErrorf("%s", egress.ErrAddressDenied)
+		return actuator.Errorf(actuator.Other, "%s", egress.ErrAddressDenied)
 	default:
 		return noAnswer()
 	}

@@ -76,7 +76,7 @@ func (c *redfishController) visit(ctx context.Context, choose func(actuator.Mach
 	}
 	reset := map[powerOrder]string{cutPower: "ForceOff", turnOn: "On", shutDown: "GracefulShutdown"}[order]
 	if allowable := system.Actions.Reset.Allowable; len(allowable) > 0 && !slices.Contains(allowable, reset) {
-		return seen, otherErrorf("its controller cannot %s: it has no ResetType %s", order, reset)
+		return seen, actuator.Errorf(actuator.Other, "its controller cannot %s: it has no ResetType %s", order, reset)
 	}
 	// The description says where the action is, and this is where it always is; a password follows no answer.
 	if err := c.send(ctx, http.MethodPost, "/Actions/ComputerSystem.Reset", map[string]string{"ResetType": reset}, nil); err != nil {
@@ -175,11 +175,11 @@ func (c *redfishController) explainError(order string, err error) error {
 	unverified, isUnverified := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case isUnverified && unverified != nil:
-		return invalidCredentialsf("the certificate of its controller is not one of %s in the credentials Secret, or not for its address: correct them", authorityKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "the certificate of its controller is not one of %s in the credentials Secret, or not for its address: correct them", authorityKey)
 	case errors.Is(err, egress.ErrAnswerTooLarge):
 		return &actuator.Error{Class: actuator.Unreachable, Message: "the answer of its controller is larger than allowed"}
 	case errors.Is(err, egress.ErrAddressDenied):
-		return otherErrorf("%s", egress.ErrAddressDenied)
+		return actuator.Errorf(actuator.Other, "%s", egress.ErrAddressDenied)
 	case errors.Is(err, errNotRedfish):
 		return &actuator.Error{Class: actuator.Unreachable, Message: "what answers at its address does not speak Redfish"}
 	default:

@@ -5,7 +5,6 @@ package containers
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 
 	"github.com/torpor-dev/torpor/actuator"
 )
@@ -21,24 +20,20 @@ const (
 func readCredentials(secret map[string][]byte) (*tls.Config, error) {
 	for _, key := range []string{certificateKey, privateKeyKey} {
 		if len(secret[key]) == 0 {
-			return nil, &actuator.Error{Class: actuator.CredentialsMissing, Message: fmt.Sprintf("the credentials Secret has no %s: add it", key)}
+			return nil, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s: add it", key)
 		}
 	}
 	// What the parser says may hold a part of the text, and any part may be a secret.
 	pair, err := tls.X509KeyPair(secret[certificateKey], secret[privateKeyKey])
 	if err != nil {
-		return nil, invalidCredentialsf("%s and %s of the credentials Secret must be a certificate in PEM and its key: correct them", certificateKey, privateKeyKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "%s and %s of the credentials Secret must be a certificate in PEM and its key: correct them", certificateKey, privateKeyKey)
 	}
 	settings := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if len(secret[authorityKey]) > 0 {
 		settings.RootCAs = x509.NewCertPool()
 		if !settings.RootCAs.AppendCertsFromPEM(secret[authorityKey]) {
-			return nil, invalidCredentialsf("%s of the credentials Secret must be certificates in PEM: correct it", authorityKey)
+			return nil, actuator.Errorf(actuator.CredentialsInvalid, "%s of the credentials Secret must be certificates in PEM: correct it", authorityKey)
 		}
 	}
 	return settings, nil
-}
-
-func invalidCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
 }

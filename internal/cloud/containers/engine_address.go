@@ -37,13 +37,13 @@ const socketScheme = "unix://"
 func parseAddress(text string) (engineAddress, error) {
 	if file, ok := strings.CutPrefix(text, socketScheme); ok {
 		if !path.IsAbs(file) || path.Clean(file) != file {
-			return engineAddress{}, otherErrorf("spec.platform.containers.engine: expected a path after unix://, such as unix:///var/run/docker.sock: correct it")
+			return engineAddress{}, actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected a path after unix://, such as unix:///var/run/docker.sock: correct it")
 		}
 		return engineAddress{socket: file}, nil
 	}
 	u, err := url.Parse(text)
 	if err != nil || !slices.Contains([]string{"tcp", "https"}, u.Scheme) || u.Hostname() == "" || u.Port() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return engineAddress{}, otherErrorf("spec.platform.containers.engine: expected tcp://HOST:PORT, which is always spoken to by TLS, or unix:///PATH: correct it")
+		return engineAddress{}, actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected tcp://HOST:PORT, which is always spoken to by TLS, or unix:///PATH: correct it")
 	}
 	return engineAddress{host: u.Host}, nil
 }
@@ -54,15 +54,15 @@ func (o *Options) allowAddress(address engineAddress, t actuator.Target) error {
 		if t.Role != nil && slices.Contains(o.Sockets, Socket{t.Role.Namespace, address.socket}) {
 			return nil
 		}
-		return otherErrorf("spec.platform.containers.engine: expected a socket that --container-engine-sockets lists for the namespace, found %.100s: have it listed, or use tcp:// with a Secret",
+		return actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected a socket that --container-engine-sockets lists for the namespace, found %.100s: have it listed, or use tcp:// with a Secret",
 			address.socket)
 	}
 	hostname := (&url.URL{Host: address.host}).Hostname()
 	if err := o.Endpoints.CheckHost(hostname); err != nil {
-		return otherErrorf("spec.platform.containers.engine: %.100s: %s", hostname, err)
+		return actuator.Errorf(actuator.Other, "spec.platform.containers.engine: %.100s: %s", hostname, err)
 	}
 	if !o.Endpoints.IsEmpty() && !o.Endpoints.Includes(hostname) {
-		return otherErrorf("spec.platform.containers.engine: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", hostname)
+		return actuator.Errorf(actuator.Other, "spec.platform.containers.engine: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", hostname)
 	}
 	return nil
 }

@@ -114,15 +114,15 @@ func explainMissingAnswer(operation string, err error) error {
 	case errors.Is(err, egress.ErrAnswerTooLarge):
 		return unreachableErrorf(operation, "its answer is larger than allowed")
 	case errors.Is(err, egress.ErrAddressDenied):
-		return otherErrorf("%s: %s", operation, egress.ErrAddressDenied)
+		return actuator.Errorf(actuator.Other, "%s: %s", operation, egress.ErrAddressDenied)
 	case errors.Is(err, errListTooLong):
 		return unreachableErrorf(operation, "its list has more than %d containers", maxContainers)
 	case errors.Is(err, errNotAnEngine):
 		return unreachableErrorf(operation, "its answer is not one of a container engine")
 	case isAboutOwnCertificate(err):
-		return invalidCredentialsf("%s: the engine does not take the certificate: correct %s and %s in the credentials Secret", operation, certificateKey, privateKeyKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine does not take the certificate: correct %s and %s in the credentials Secret", operation, certificateKey, privateKeyKey)
 	case isUnverified && unverified != nil:
-		return invalidCredentialsf("%s: the engine's certificate is not one of %s in the credentials Secret, or not for this address: correct them%s",
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the engine's certificate is not one of %s in the credentials Secret, or not for this address: correct them%s",
 			operation, authorityKey, describeCertificate(unverified.Err))
 	default:
 		return unreachableErrorf(operation, "it does not answer")
@@ -150,14 +150,7 @@ func describeCertificate(err error) string {
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {
-	return &actuator.Error{
-		Class:   actuator.Unreachable,
-		Message: fmt.Sprintf("%s at the container engine: %s; check that it runs, and spec.platform.containers.engine", operation, fmt.Sprintf(format, args...)),
-	}
-}
-
-func otherErrorf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+	return actuator.Errorf(actuator.Unreachable, "%s at the container engine: %s; check that it runs, and spec.platform.containers.engine", operation, fmt.Sprintf(format, args...))
 }
 
 // describe returns what an engine says, if the administrator lists it: whoever writes the ClusterDeployment chooses the engine, and could

@@ -43,7 +43,7 @@ type engineContainer struct {
 // be there, so that one for each cluster would be a call for each.
 func (c *engineClient) ListMachines(ctx context.Context, selectors []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(selectors, "") {
-		return nil, otherErrorf("nothing says what the containers are found by: set spec.clusterMetadata.infraID, or spec.platform.containers.namePrefix")
+		return nil, actuator.Errorf(actuator.Other, "nothing says what the containers are found by: set spec.clusterMetadata.infraID, or spec.platform.containers.namePrefix")
 	}
 	found := map[string][]actuator.Machine{}
 	err := c.call(ctx, list, func(ctx context.Context) error {

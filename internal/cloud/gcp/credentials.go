@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -42,17 +41,17 @@ type serviceAccount struct {
 func readCredentials(secret map[string][]byte) (serviceAccount, error) {
 	content, ok := secret[serviceAccountKey]
 	if !ok {
-		return serviceAccount{}, missingCredentialsf("the credentials Secret has no %s: add it, the file of a key of a service account", serviceAccountKey)
+		return serviceAccount{}, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s: add it, the file of a key of a service account", serviceAccountKey)
 	}
 	var a serviceAccount
 	if err := json.Unmarshal(content, &a); err != nil {
-		return serviceAccount{}, invalidCredentialsf("%s in the credentials Secret must be a JSON object with texts: correct it", serviceAccountKey)
+		return serviceAccount{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must be a JSON object with texts: correct it", serviceAccountKey)
 	}
 	for _, field := range []struct{ name, value string }{
 		{"project_id", a.ProjectID}, {"client_email", a.ClientEmail}, {"private_key", a.PrivateKey},
 	} {
 		if a.Type == "service_account" && field.value == "" {
-			return serviceAccount{}, missingCredentialsf("%s in the credentials Secret has no %s: add it", serviceAccountKey, field.name)
+			return serviceAccount{}, actuator.Errorf(actuator.CredentialsMissing, "%s in the credentials Secret has no %s: add it", serviceAccountKey, field.name)
 		}
 	}
 	return a, a.check()
@@ -63,16 +62,16 @@ func (a serviceAccount) check() error {
 	switch {
 	case a.Type != "service_account":
 		// Other types name files of the manager, or servers that get its identity.
-		return invalidCredentialsf("type of %s must be service_account, found %.40q: make a key of a service account", where, a.Type)
+		return actuator.Errorf(actuator.CredentialsInvalid, "type of %s must be service_account, found %.40q: make a key of a service account", where, a.Type)
 	case len(a.ProjectID) > maxProjectBytes || strings.Trim(a.ProjectID, "abcdefghijklmnopqrstuvwxyz0123456789-.:") != "":
-		return invalidCredentialsf("project_id of %s must be the id of a project: correct it", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "project_id of %s must be the id of a project: correct it", where)
 	case cmp.Or(a.Universe, googleUniverse) != googleUniverse:
-		return invalidCredentialsf("universe_domain of %s is another than %s, which Torpor does not speak to", where, googleUniverse)
+		return actuator.Errorf(actuator.CredentialsInvalid, "universe_domain of %s is another than %s, which Torpor does not speak to", where, googleUniverse)
 	case !slices.Contains([]string{"", tokenURL, "https://accounts.google.com/o/oauth2/token"}, a.TokenURI):
 		// Whoever writes a Secret must not have the manager send anything elsewhere.
-		return invalidCredentialsf("token_uri of %s must be %s: correct it", where, tokenURL)
+		return actuator.Errorf(actuator.CredentialsInvalid, "token_uri of %s must be %s: correct it", where, tokenURL)
 	case !isSigningKey(a.PrivateKey):
-		return invalidCredentialsf("private_key of %s must be an RSA key in PEM of at most %d bits: put in the file as Google gave it", where, maxKeyBits)
+		return actuator.Errorf(actuator.CredentialsInvalid, "private_key of %s must be an RSA key in PEM of at most %d bits: put in the file as Google gave it", where, maxKeyBits)
 	default:
 		return nil
 	}
@@ -89,12 +88,4 @@ func isSigningKey(text string) bool {
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	parsed, isRSA := key.(*rsa.PrivateKey)
 	return err == nil && isRSA && parsed.N.BitLen() <= maxKeyBits
-}
-
-func invalidCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
-}
-
-func missingCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsMissing, Message: fmt.Sprintf(format, args...)}
 }

@@ -51,7 +51,7 @@ func (c *projectAccount) explainOrder(operation string, taken *takenOrder) error
 		class = actuator.Other
 	}
 	if !orders.IsOfMachine(class) {
-		return &actuator.Error{Class: class, Message: fmt.Sprintf("%s: %s: %s", operation, rest.Scrub(failure.Code), rest.Scrub(failure.Message, c.secret))}
+		return actuator.Errorf(class, "%s: %s: %s", operation, rest.Scrub(failure.Code), rest.Scrub(failure.Message, c.secret))
 	}
 	return &orders.RefusedError{Class: class, Code: rest.Scrub(failure.Code), Message: rest.Scrub(failure.Message, c.secret)}
 }
@@ -120,11 +120,5 @@ func isLocalSSD(message string) bool {
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {
-	return &actuator.Error{
-		Class: actuator.Unreachable, Message: fmt.Sprintf("%s at Google Cloud: %s; check the network", operation, fmt.Sprintf(format, args...)),
-	}
-}
-
-func otherErrorf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+	return actuator.Errorf(actuator.Unreachable, "%s at Google Cloud: %s; check the network", operation, fmt.Sprintf(format, args...))
 }

@@ -87,7 +87,7 @@ const pageFields = "items/*/instances(name,status,labels,networkInterfaces(netwo
 // look gone, and the cluster would count as stopped while it runs.
 func (c *projectAccount) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
-		return nil, otherErrorf("the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
+		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
 	}
 	all, cancel := context.WithTimeout(ctx, c.listTimeout())
 	defer cancel()

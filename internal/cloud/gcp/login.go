@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 
 	"golang.org/x/oauth2"
@@ -66,7 +65,7 @@ func explainLogin(ctx context.Context, account serviceAccount, err error) error 
 	case class == actuator.Unreachable || content.Error == "":
 		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
 	default:
-		return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf("login: %s: %s",
-			rest.Scrub(content.Error, account.PrivateKey), rest.Scrub(content.Description, account.PrivateKey))}
+		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s",
+			rest.Scrub(content.Error, account.PrivateKey), rest.Scrub(content.Description, account.PrivateKey))
 	}
 }

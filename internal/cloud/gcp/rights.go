@@ -4,7 +4,6 @@ package gcp
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -54,7 +53,6 @@ func (c *projectAccount) requireRightsFor(ctx context.Context, m machineName) er
 	if len(missing) == 0 {
 		return nil
 	}
-	return &actuator.Error{Class: actuator.PermissionDenied, Message: fmt.Sprintf(
-		"expected the service account to have %s, found that it lacks the right; no machine is stopped without the rights to stop and to start all of them",
-		strings.Join(missing, " and "))}
+	return actuator.Errorf(actuator.PermissionDenied, "expected the service account to have %s, found that it lacks the right; no machine is stopped without the rights to stop and to start all of them",
+		strings.Join(missing, " and "))
 }

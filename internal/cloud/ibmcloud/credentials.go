@@ -22,9 +22,9 @@ func readCredentials(secret map[string][]byte) (string, error) {
 	key := strings.TrimSpace(string(secret[apiKeyKey]))
 	switch {
 	case key == "":
-		return "", &actuator.Error{Class: actuator.CredentialsMissing, Message: "the credentials Secret has no " + apiKeyKey + ": add it"}
+		return "", actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s: add it", apiKeyKey)
 	case len(key) > maxAPIKeyBytes:
-		return "", &actuator.Error{Class: actuator.CredentialsInvalid, Message: apiKeyKey + " in the credentials Secret is longer than an API key: correct it"}
+		return "", actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret is longer than an API key: correct it", apiKeyKey)
 	default:
 		return key, nil
 	}
@@ -33,7 +33,7 @@ func readCredentials(secret map[string][]byte) (string, error) {
 // checkRegion refuses what is no region: it becomes a part of the host that gets the token.
 func checkRegion(region string) error {
 	if region == "" || len(region) > maxRegionBytes || strings.Trim(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.HasPrefix(region, "-") {
-		return otherErrorf("spec.platform.ibmcloud.region: expected a region such as eu-de, found %.40q: correct it", region)
+		return actuator.Errorf(actuator.Other, "spec.platform.ibmcloud.region: expected a region such as eu-de, found %.40q: correct it", region)
 	}
 	return nil
 }

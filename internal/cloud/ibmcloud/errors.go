@@ -77,12 +77,5 @@ func isCapacity(code string) bool {
 }
 
 func unreachableErrorf(operation, format string, args ...any) error {
-	return &actuator.Error{
-		Class:   actuator.Unreachable,
-		Message: fmt.Sprintf("%s at IBM Cloud: %s; check the network and spec.platform.ibmcloud.region", operation, fmt.Sprintf(format, args...)),
-	}
-}
-
-func otherErrorf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+	return actuator.Errorf(actuator.Unreachable, "%s at IBM Cloud: %s; check the network and spec.platform.ibmcloud.region", operation, fmt.Sprintf(format, args...))
 }

@@ -70,7 +70,7 @@ type instancePage struct {
 // anything is decided: an instance on a page that is missing would look gone, and the cluster would count as stopped while it runs.
 func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
-		return nil, otherErrorf("the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
+		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
 	}
 	all, cancel := context.WithTimeout(ctx, maxListingCalls*c.client.Timeout)
 	defer cancel()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -67,6 +66,6 @@ func explainLogin(ctx context.Context, apiKey string, err error) error {
 	case class == actuator.Unreachable || content.Code == "":
 		return unreachableErrorf(login, "it answers with status %d", refusal.Status)
 	default:
-		return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf("login: %s: %s", rest.Scrub(content.Code, apiKey), rest.Scrub(content.Message, apiKey))}
+		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: %s", rest.Scrub(content.Code, apiKey), rest.Scrub(content.Message, apiKey))
 	}
 }

@@ -80,7 +80,7 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 // ObserveAll implements actuator.BatchActuator.
 func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
-		return nil, otherErrorf("the infraID is empty, and domains are found by it: set spec.clusterMetadata.infraID")
+		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and domains are found by it: set spec.clusterMetadata.infraID")
 	}
 	var found map[string][]actuator.Machine
 	err := a.connect(ctx, t, list, func(ctx context.Context, c *connection) error {

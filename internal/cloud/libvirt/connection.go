@@ -12,6 +12,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
 )
 
 // Frames have a head of seven words: their length, the program, its version, the procedure, the type, the serial number, the status
@@ -89,19 +91,19 @@ func (a *Actuator) allow(d daemon) error {
 	where := uriKey + " of the credentials Secret"
 	switch {
 	case d.transport == overSocket && a.options.Socket == "":
-		return otherErrorf("%s names no host, and the manager was given no socket of its own machine by --libvirt-socket: name a host, or have the flag set", where)
+		return actuator.Errorf(actuator.Other, "%s names no host, and the manager was given no socket of its own machine by --libvirt-socket: name a host, or have the flag set", where)
 	case d.transport == overSocket:
 		return nil
 	}
 	if err := a.options.Endpoints.CheckHost(d.host); err != nil {
-		return otherErrorf("%s: %.100s: %s", where, d.host, err)
+		return actuator.Errorf(actuator.Other, "%s: %.100s: %s", where, d.host, err)
 	}
 	isListed := a.options.Endpoints.Includes(d.host)
 	switch {
 	case !isListed && !a.options.Endpoints.IsEmpty():
-		return otherErrorf("%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", where, d.host)
+		return actuator.Errorf(actuator.Other, "%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", where, d.host)
 	case !isListed && d.transport == overTCP:
-		return otherErrorf("%s: tcp asks for no credentials, so that --allow-endpoints has to list %.100s: use tls, or have it listed", where, d.host)
+		return actuator.Errorf(actuator.Other, "%s: tcp asks for no credentials, so that --allow-endpoints has to list %.100s: use tls, or have it listed", where, d.host)
 	default:
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
-	"fmt"
 	"net"
 	"net/url"
 	"slices"
@@ -49,7 +48,7 @@ type daemon struct {
 func readCredentials(secret map[string][]byte) (daemon, error) {
 	text := strings.TrimSpace(string(secret[uriKey]))
 	if text == "" {
-		return daemon{}, missingCredentialsf("the credentials Secret has no %s: add it", uriKey)
+		return daemon{}, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s: add it", uriKey)
 	}
 	d, err := parseURI(text)
 	if err != nil {
@@ -70,7 +69,7 @@ func readCredentials(secret map[string][]byte) (daemon, error) {
 // files of the manager or switches checks off.
 func parseURI(text string) (daemon, error) {
 	wrong := func(found string) error {
-		return invalidCredentialsf("%s in the credentials Secret: expected a URI of libvirt such as qemu+tls://host.example.com/system, found %s: correct it", uriKey, found)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret: expected a URI of libvirt such as qemu+tls://host.example.com/system, found %s: correct it", uriKey, found)
 	}
 	u, err := url.Parse(text)
 	if err != nil {
@@ -106,29 +105,21 @@ func parseURI(text string) (daemon, error) {
 func (d *daemon) readCertificates(secret map[string][]byte) error {
 	for _, key := range []string{certificateKey, privateKeyKey} {
 		if len(secret[key]) == 0 {
-			return missingCredentialsf("the credentials Secret has no %s, by which a daemon knows its client over TLS: add it", key)
+			return actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s, by which a daemon knows its client over TLS: add it", key)
 		}
 	}
 	own, err := tls.X509KeyPair(secret[certificateKey], secret[privateKeyKey])
 	if err != nil {
-		return invalidCredentialsf("expected a certificate in %s of the credentials Secret and its key in %s, both in PEM: correct them", certificateKey, privateKeyKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "expected a certificate in %s of the credentials Secret and its key in %s, both in PEM: correct them", certificateKey, privateKeyKey)
 	}
 	d.tls = &tls.Config{ServerName: d.host, Certificates: []tls.Certificate{own}, MinVersion: tls.VersionTLS12}
 	if text, ok := secret[authorityKey]; ok {
 		d.tls.RootCAs = x509.NewCertPool()
 		if !d.tls.RootCAs.AppendCertsFromPEM(text) {
-			return invalidCredentialsf("expected certificates in PEM in %s of the credentials Secret, found none: correct it", authorityKey)
+			return actuator.Errorf(actuator.CredentialsInvalid, "expected certificates in PEM in %s of the credentials Secret, found none: correct it", authorityKey)
 		}
 	}
 	return nil
 }
 
 func (d *daemon) address() string { return net.JoinHostPort(d.host, d.port) }
-
-func invalidCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
-}
-
-func missingCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsMissing, Message: fmt.Sprintf(format, args...)}
-}

@@ -97,11 +97,11 @@ func (d describer) explainError(ctx context.Context, operation string, err error
 	case !isSaid:
 		return explainMissingAnswer(operation, err)
 	case classOf(said) == actuator.CredentialsInvalid:
-		return invalidCredentialsf("%s: the daemon lets nobody in: %s: correct the credentials Secret, or the daemon's settings", operation, d.describe(said))
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon lets nobody in: %s: correct the credentials Secret, or the daemon's settings", operation, d.describe(said))
 	case isOpening && classOf(said) != actuator.PermissionDenied:
 		return unreachableErrorf(operation, fmt.Sprintf("it does not open %s: %s", opening.driver, d.describe(said)))
 	default:
-		return &actuator.Error{Class: classOf(said), Message: operation + ": " + d.describe(said)}
+		return actuator.Errorf(classOf(said), "%s: %s", operation, d.describe(said))
 	}
 }
 
@@ -112,9 +112,9 @@ func explainMissingAnswer(operation string, err error) error {
 	_, isPlain := errors.AsType[tls.RecordHeaderError](err)
 	switch {
 	case errors.Is(err, errCertificateRefused):
-		return invalidCredentialsf("%s: the daemon does not take %s of the credentials Secret: have it signed by the daemon's authority, and listed where the daemon has a list", operation, certificateKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon does not take %s of the credentials Secret: have it signed by the daemon's authority, and listed where the daemon has a list", operation, certificateKey)
 	case errors.Is(err, errAuthenticationUnknown):
-		return invalidCredentialsf("%s: the daemon asks for a password, and Torpor logs in by a certificate: let the daemon's auth_tls be none", operation)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: the daemon asks for a password, and Torpor logs in by a certificate: let the daemon's auth_tls be none", operation)
 	case isUnknownServer:
 		return unreachableErrorf(operation, "its certificate is of another host, or not signed by "+authorityKey)
 	case errors.Is(err, errAnswerTooLarge):
@@ -124,21 +124,14 @@ func explainMissingAnswer(operation string, err error) error {
 	case errors.Is(err, errNotLibvirt), isPlain:
 		return unreachableErrorf(operation, "its answer is not one of libvirt")
 	case errors.Is(err, egress.ErrAddressDenied):
-		return otherErrorf("%s: %s", operation, egress.ErrAddressDenied)
+		return actuator.Errorf(actuator.Other, "%s: %s", operation, egress.ErrAddressDenied)
 	default:
 		return unreachableErrorf(operation, "it does not answer")
 	}
 }
 
 func unreachableErrorf(operation, found string) error {
-	return &actuator.Error{
-		Class:   actuator.Unreachable,
-		Message: fmt.Sprintf("%s at libvirt: %s; check the daemon, the network and %s of the credentials Secret", operation, found, uriKey),
-	}
-}
-
-func otherErrorf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+	return actuator.Errorf(actuator.Unreachable, "%s at libvirt: %s; check the daemon, the network and %s of the credentials Secret", operation, found, uriKey)
 }
 
 // classOf sorts errors by what can be done about them.

@@ -51,7 +51,7 @@ func (c *connection) requirePersistence(ctx context.Context, ids []string) error
 	}
 	slices.Sort(transient)
 	const shown = 20
-	return otherErrorf("%s: transient domains are gone once they are off, and nothing is stopped: define them (virsh define) or take them out of the cluster: %s",
+	return actuator.Errorf(actuator.Other, "%s: transient domains are gone once they are off, and nothing is stopped: define them (virsh define) or take them out of the cluster: %s",
 		stop, strings.Join(transient[:min(shown, len(transient))], ", "))
 }
 

@@ -124,7 +124,7 @@ func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
 func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*projectClient, error) {
 	u, err := url.Parse(s.Auth.AuthURL)
 	if err != nil {
-		return nil, invalidCredentialsf("auth_url in %s of the credentials Secret is no URL: correct it", cloudsKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "auth_url in %s of the credentials Secret is no URL: correct it", cloudsKey)
 	}
 	base := a.options.Transport
 	if s.roots != nil {
@@ -138,7 +138,7 @@ func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*pr
 		return nil, err
 	}
 	if c.provider, err = openstack.NewClient(s.Auth.AuthURL); err != nil {
-		return nil, invalidCredentialsf("auth_url in %s of the credentials Secret is no URL of an identity service: correct it", cloudsKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "auth_url in %s of the credentials Secret is no URL of an identity service: correct it", cloudsKey)
 	}
 	c.provider.HTTPClient = *egress.NewClient(c.hosts, maxAnswerBytes, 0)
 	c.provider.UserAgent.Prepend("torpor/" + buildinfo.ReadVersion().Version)
@@ -149,10 +149,10 @@ func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*pr
 // read servers of the manager's network through it.
 func (c *projectClient) allowHost(u *url.URL, where string) error {
 	if err := c.endpoints.CheckHost(u.Hostname()); err != nil {
-		return otherErrorf("%s: %.100s: %s", where, u.Hostname(), err)
+		return actuator.Errorf(actuator.Other, "%s: %.100s: %s", where, u.Hostname(), err)
 	}
 	if !c.endpoints.IsEmpty() && !c.endpoints.Includes(u.Hostname()) {
-		return otherErrorf("%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", where, u.Hostname())
+		return actuator.Errorf(actuator.Other, "%s: expected a server that --allow-endpoints lists, found %.100s: correct it, or have it listed", where, u.Hostname())
 	}
 	c.hosts.add(u)
 	return nil
@@ -190,7 +190,7 @@ func (c *projectClient) computeService(ctx context.Context) (*gophercloud.Servic
 	}
 	project, err := result.ExtractProject()
 	if err != nil || project == nil || project.ID == "" {
-		return nil, invalidCredentialsf("login: the token is of no project, and the servers are those of a project: add project_id to %s", cloudsKey)
+		return nil, actuator.Errorf(actuator.CredentialsInvalid, "login: the token is of no project, and the servers are those of a project: add project_id to %s", cloudsKey)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -222,7 +222,7 @@ func (c *projectClient) findComputeService(result tokens.CreateResult) (*gopherc
 				return nil, errNotOpenStack
 			}
 			if c.settings.isEncrypted() && u.Scheme != "https" {
-				return nil, otherErrorf("the catalog of the cloud names a compute service without TLS, and auth_url has TLS: no token goes there")
+				return nil, actuator.Errorf(actuator.Other, "the catalog of the cloud names a compute service without TLS, and auth_url has TLS: no token goes there")
 			}
 			if err := c.allowHost(u, "the compute service in the catalog of the cloud"); err != nil {
 				return nil, err
@@ -230,7 +230,7 @@ func (c *projectClient) findComputeService(result tokens.CreateResult) (*gopherc
 			return &gophercloud.ServiceClient{ProviderClient: c.provider, Endpoint: gophercloud.NormalizeURL(e.URL), Type: "compute"}, nil
 		}
 	}
-	return nil, otherErrorf("expected a compute service with the interface %s and the region %.60q in the catalog of the cloud, found none: correct region_name in %s",
+	return nil, actuator.Errorf(actuator.Other, "expected a compute service with the interface %s and the region %.60q in the catalog of the cloud, found none: correct region_name in %s",
 		c.settings.availability(), c.settings.RegionName, cloudsKey)
 }
 

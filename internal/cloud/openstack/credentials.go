@@ -4,7 +4,6 @@ package openstack
 
 import (
 	"crypto/x509"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -63,18 +62,18 @@ type authSettings struct {
 func readCredentials(secret map[string][]byte, cloud string) (cloudSettings, error) {
 	text, ok := secret[cloudsKey]
 	if !ok || len(strings.TrimSpace(string(text))) == 0 {
-		return cloudSettings{}, missingCredentialsf("the credentials Secret has no %s: add it", cloudsKey)
+		return cloudSettings{}, actuator.Errorf(actuator.CredentialsMissing, "the credentials Secret has no %s: add it", cloudsKey)
 	}
 	var file struct {
 		Clouds map[string]cloudSettings `json:"clouds"`
 	}
 	// What the parser says may hold a part of the text, and any part may be a secret.
 	if err := yaml.Unmarshal(text, &file); err != nil {
-		return cloudSettings{}, invalidCredentialsf("%s in the credentials Secret must be YAML with clouds, and texts as their settings: correct it", cloudsKey)
+		return cloudSettings{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret must be YAML with clouds, and texts as their settings: correct it", cloudsKey)
 	}
 	settings, ok := file.Clouds[cloud]
 	if !ok {
-		return cloudSettings{}, invalidCredentialsf("%s in the credentials Secret has no cloud %.60q under clouds: add it, or correct spec.platform.openstack.cloud", cloudsKey, cloud)
+		return cloudSettings{}, actuator.Errorf(actuator.CredentialsInvalid, "%s in the credentials Secret has no cloud %.60q under clouds: add it, or correct spec.platform.openstack.cloud", cloudsKey, cloud)
 	}
 	if err := settings.check(); err != nil {
 		return cloudSettings{}, err
@@ -87,35 +86,35 @@ func (s *cloudSettings) check() error {
 	u, err := url.Parse(s.Auth.AuthURL)
 	switch {
 	case s.Auth.AuthURL == "":
-		return missingCredentialsf("%s has no auth_url: add it", where)
+		return actuator.Errorf(actuator.CredentialsMissing, "%s has no auth_url: add it", where)
 	case err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Hostname() == "" || u.User != nil || u.RawQuery != "":
-		return invalidCredentialsf("auth_url of %s must be a URL such as https://openstack.example.com:5000/v3: correct it", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "auth_url of %s must be a URL such as https://openstack.example.com:5000/v3: correct it", where)
 	case strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/v2.0"):
-		return invalidCredentialsf("auth_url of %s is that of version 2.0 of the identity API, and Torpor speaks version 3: correct it", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "auth_url of %s is that of version 2.0 of the identity API, and Torpor speaks version 3: correct it", where)
 	case s.Profile != "" || s.Cloud != "":
-		return invalidCredentialsf("%s names a profile, which is a file that the manager does not have: write auth_url instead", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s names a profile, which is a file that the manager does not have: write auth_url instead", where)
 	case s.Verify != nil && !*s.Verify:
-		return invalidCredentialsf("%s has verify: false, and Torpor sends no credentials to servers that it does not know: give their certificates as cacert", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s has verify: false, and Torpor sends no credentials to servers that it does not know: give their certificates as cacert", where)
 	case s.ClientCert != "":
-		return invalidCredentialsf("%s has cert, the name of a file: Torpor logs in by a password or an application credential", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s has cert, the name of a file: Torpor logs in by a password or an application credential", where)
 	case !slices.Contains([]string{"", "public", "publicURL", "internal", "internalURL"}, s.EndpointType+s.Interface):
-		return invalidCredentialsf("%s: expected public or internal as interface: correct it", where)
+		return actuator.Errorf(actuator.CredentialsInvalid, "%s: expected public or internal as interface: correct it", where)
 	}
 	a := s.Auth
 	byCredential := a.CredentialID != "" || a.CredentialName != ""
 	switch {
 	case byCredential && a.CredentialSecret == "":
-		return missingCredentialsf("%s has no application_credential_secret: add it", where)
+		return actuator.Errorf(actuator.CredentialsMissing, "%s has no application_credential_secret: add it", where)
 	case byCredential && a.CredentialID == "" && a.Username+a.UserID == "":
-		return missingCredentialsf("%s has an application_credential_name and neither application_credential_id nor user_id: add one", where)
+		return actuator.Errorf(actuator.CredentialsMissing, "%s has an application_credential_name and neither application_credential_id nor user_id: add one", where)
 	case byCredential:
 		return nil
 	case a.Username+a.UserID == "":
-		return missingCredentialsf("%s has neither application_credential_id nor username: add one", where)
+		return actuator.Errorf(actuator.CredentialsMissing, "%s has neither application_credential_id nor username: add one", where)
 	case a.Password == "":
-		return missingCredentialsf("%s has no password: add it", where)
+		return actuator.Errorf(actuator.CredentialsMissing, "%s has no password: add it", where)
 	case a.ProjectName+a.ProjectID == "":
-		return missingCredentialsf("%s has neither project_id nor project_name, and the servers are those of a project: add one", where)
+		return actuator.Errorf(actuator.CredentialsMissing, "%s has neither project_id nor project_name, and the servers are those of a project: add one", where)
 	default:
 		return nil
 	}
@@ -128,11 +127,11 @@ func (s *cloudSettings) readRoots(secret map[string][]byte) error {
 	}
 	key, ok := strings.CutPrefix(s.CACert, mountedSecret)
 	if !ok {
-		return invalidCredentialsf("cacert in %s of the credentials Secret names a file, and the manager reads no files for users: expected %sKEY, with KEY one of the Secret's", cloudsKey, mountedSecret)
+		return actuator.Errorf(actuator.CredentialsInvalid, "cacert in %s of the credentials Secret names a file, and the manager reads no files for users: expected %sKEY, with KEY one of the Secret's", cloudsKey, mountedSecret)
 	}
 	s.roots, s.rootsPEM = x509.NewCertPool(), string(secret[key])
 	if !s.roots.AppendCertsFromPEM(secret[key]) {
-		return invalidCredentialsf("cacert in %s of the credentials Secret names its key %.60q, which must have certificates in PEM: add them", cloudsKey, key)
+		return actuator.Errorf(actuator.CredentialsInvalid, "cacert in %s of the credentials Secret names its key %.60q, which must have certificates in PEM: add them", cloudsKey, key)
 	}
 	return nil
 }
@@ -185,12 +184,4 @@ func firstOf(id, name, otherID, otherName string) (string, string) {
 	default:
 		return "", otherName
 	}
-}
-
-func invalidCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsInvalid, Message: fmt.Sprintf(format, args...)}
-}
-
-func missingCredentialsf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.CredentialsMissing, Message: fmt.Sprintf(format, args...)}
 }

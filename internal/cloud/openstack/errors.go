@@ -72,7 +72,7 @@ func (c *projectClient) explainLogin(err error) error {
 	case !ok:
 		return c.explainMissingAnswer(login, err)
 	case answer.Actual == http.StatusUnauthorized, answer.Actual == http.StatusBadRequest, answer.Actual == http.StatusForbidden:
-		return invalidCredentialsf("login: %s: correct %s in the credentials Secret", c.describe(answer), cloudsKey)
+		return actuator.Errorf(actuator.CredentialsInvalid, "login: %s: correct %s in the credentials Secret", c.describe(answer), cloudsKey)
 	case classOf(answer.Actual) == actuator.Throttled:
 		return &actuator.Error{Class: actuator.Throttled, Message: "login: the cloud takes no more logins at the moment", RetryAfter: rest.ReadRetryAfter(answer.ResponseHeader)}
 	default:
@@ -93,7 +93,7 @@ func (c *projectClient) explainMissingAnswer(operation string, err error) error 
 	case errors.Is(err, errListTooLong):
 		return c.unreachableErrorf(operation, "its list has more pages or servers than a project may have")
 	case errors.Is(err, egress.ErrAddressDenied):
-		return otherErrorf("%s: %s", operation, egress.ErrAddressDenied)
+		return actuator.Errorf(actuator.Other, "%s: %s", operation, egress.ErrAddressDenied)
 	case errors.Is(err, errNotOpenStack), isSyntax && syntax != nil, isWrongType && wrong != nil:
 		return c.unreachableErrorf(operation, "its answer is not one of OpenStack")
 	default:
@@ -102,14 +102,7 @@ func (c *projectClient) explainMissingAnswer(operation string, err error) error 
 }
 
 func (*projectClient) unreachableErrorf(operation, format string, args ...any) error {
-	return &actuator.Error{
-		Class:   actuator.Unreachable,
-		Message: fmt.Sprintf("%s at OpenStack: %s; check the network and auth_url in %s of the credentials Secret", operation, fmt.Sprintf(format, args...), cloudsKey),
-	}
-}
-
-func otherErrorf(format string, args ...any) error {
-	return &actuator.Error{Class: actuator.Other, Message: fmt.Sprintf(format, args...)}
+	return actuator.Errorf(actuator.Unreachable, "%s at OpenStack: %s; check the network and auth_url in %s of the credentials Secret", operation, fmt.Sprintf(format, args...), cloudsKey)
 }
 
 // classOf sorts answers by what can be done about them.

@@ -34,7 +34,7 @@ const (
 // their names with regular expressions, and by one name at a time.
 func (c *projectClient) ListMachines(ctx context.Context, infraIDs []string) (map[string][]actuator.Machine, error) {
 	if slices.Contains(infraIDs, "") {
-		return nil, otherErrorf("the infraID is empty, and servers are found by it: set spec.clusterMetadata.infraID")
+		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and servers are found by it: set spec.clusterMetadata.infraID")
 	}
 	found := map[string][]actuator.Machine{}
 	err := c.call(ctx, list, maxListingCalls*c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {

@@ -233,7 +233,7 @@ func terminateAll(batch actuator.BatchActuator) giveAll {
 	}
 	return func(_ context.Context, _ actuator.Target, clusters [][]string) []error {
 		return eachCluster(clusters, func([]string) error {
-			return &actuator.Error{Class: actuator.Other, Message: "Expected an actuator that terminates spot machines, found one that does not"}
+			return actuator.Errorf(actuator.Other, "Expected an actuator that terminates spot machines, found one that does not")
 		})
 	}
 }
@@ -340,7 +340,7 @@ func (s *Service) confirmStops(ctx context.Context, batch []*clusterOrder) {
 			mayStop, err := s.MayStop(ctx, o.name)
 			o.isStale = err == nil && !mayStop
 			if err != nil {
-				o.err = &actuator.Error{Class: actuator.Unreachable, Message: "The ClusterDeployment cannot be read from the hub before its machines are stopped"}
+				o.err = actuator.Errorf(actuator.Unreachable, "The ClusterDeployment cannot be read from the hub before its machines are stopped")
 			}
 			return nil
 		})
