@@ -124,7 +124,8 @@ func (s *situation) nextLook() time.Time {
 // readFingerprint changes with what is to be in the cluster, and with each resume: then a failure from before is no reason to wait.
 func (s *situation) readFingerprint() string {
 	hash := fnv.New64a()
-	_, _ = fmt.Fprintf(hash, "%d %q %q", s.Generation, s.InfraID, s.OtherPools)
+	// A cache lists the other pools in any order.
+	_, _ = fmt.Fprintf(hash, "%d %q %q", s.Generation, s.InfraID, slices.Sorted(slices.Values(s.OtherPools)))
 	if s.Resume != nil {
 		_, _ = fmt.Fprint(hash, s.Resume.Unix())
 	}

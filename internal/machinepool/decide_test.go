@@ -42,6 +42,10 @@ func starting(o *Observed) {
 }
 func tenMinutes(o *Observed) { o.Now = now.Add(10 * time.Minute) }
 
+func besides(pools ...string) func(*Observed) {
+	return func(o *Observed) { o.OtherPools = pools }
+}
+
 // failing has had an attempt at what is wanted now, which is worth another one later.
 func failing(refused *Refusal, noAnswer string) func(*Observed) {
 	return func(o *Observed) {
@@ -91,7 +95,8 @@ func TestDecide(t *testing.T) {
 		"a look that is refused later is told too":                 {observed(longAfter, failing(&Refusal{hivev1.NoMachineAPIReason, ""}, "")), decided{retry, "False NoMachineAPI", "True NoMachineAPI", enough, false}},
 		"a pool that changes after a failure is applied at once":   {observed(failing(refused, ""), changed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
 		"a resume after a failure, too":                            {observed(changed, failing(refused, ""), resumed), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
-		"another pool of the cluster after a failure, too":         {observed(changed, failing(refused, ""), func(o *Observed) { o.OtherPools = []string{"gpu"} }), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"another pool of the cluster after a failure, too":         {observed(changed, failing(refused, ""), besides("gpu")), decided{apply, "False Applying", "Unknown Applying", "Unknown Applying", true}},
+		"the same other pools in another order change nothing":     {observed(changed, besides("gpu", "large"), failing(refused, ""), besides("large", "gpu")), decided{retry, "False Refused", fine, enough, false}},
 		"what was refused waits for a cluster that sleeps instead": {observed(changed, failing(refused, ""), asleep), decided{wait, "False WaitingForCluster", fine, enough, false}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -164,6 +164,20 @@ func (e *pageEnv) expectSaidByPlugin(t *testing.T, namespace, name, state, by, r
 	t.Errorf("kubectl torpor status: expected %s, found %+v", name, rows)
 }
 
+// TestAKindUnseenInOneNamespaceStaysSo has a kind that is watched in two namespaces, of which one does not answer.
+func TestAKindUnseenInOneNamespaceStaysSo(t *testing.T) {
+	t.Parallel()
+	all := newInventory()
+	warnings := func() []string { return listWarnings(all.listGaps(), &visibility{}) }
+	all.setUnseen("Slumber", "team-a", noAnswer)
+	all.setUnseen("Slumber", "team-b", noAnswer)
+	testenv.ExpectEqual(t, "warnings without two", []string{"Slumber: " + noAnswer}, warnings())
+	all.setUnseen("Slumber", "team-b", "")
+	testenv.ExpectEqual(t, "warnings without one", []string{"Slumber: " + noAnswer}, warnings())
+	all.setUnseen("Slumber", "team-a", "")
+	testenv.ExpectEqual(t, "warnings when both are seen", 0, len(warnings()))
+}
+
 // TestForeignRowsHaveAnEnd has more stopped objects of one kind than are kept, and more StopAdapters than are watched.
 func TestForeignRowsHaveAnEnd(t *testing.T) {
 	t.Parallel()

@@ -106,8 +106,8 @@ type inventory struct {
 	// counts are the objects that are kept of a kind, and surplus has those that are not, because there are too many.
 	counts  map[string]int
 	surplus map[string]map[types.NamespacedName]bool
-	// unseen are the kinds that cannot be watched, and why. unwatched is how many StopAdapters are left out, because there are too many.
-	unseen    map[string]string
+	// unseen has where a kind cannot be watched, and why; the namespace is empty for all. unwatched is how many StopAdapters are left out, because there are too many.
+	unseen    map[kindNamespace]string
 	unwatched int
 	// changed is closed at the next change.
 	changed chan struct{}
@@ -116,7 +116,7 @@ type inventory struct {
 func newInventory() *inventory {
 	i := &inventory{
 		objects: map[kindNamespace]map[string]*listing{}, counts: map[string]int{}, surplus: map[string]map[types.NamespacedName]bool{},
-		unseen: map[string]string{}, changed: make(chan struct{}),
+		unseen: map[kindNamespace]string{}, changed: make(chan struct{}),
 	}
 	for _, k := range torpor.ListKinds() {
 		i.kinds = append(i.kinds, &k)
@@ -159,7 +159,7 @@ func (i *inventory) removeKind(k *torpor.Kind) {
 	i.change(func() {
 		i.kinds = slices.DeleteFunc(slices.Clone(i.kinds), func(one *torpor.Kind) bool { return one == k })
 		i.clear(k.Name(), "")
-		delete(i.unseen, k.Name())
+		maps.DeleteFunc(i.unseen, func(at kindNamespace, _ string) bool { return at.kind == k.Name() })
 	})
 }
 
@@ -244,15 +244,16 @@ func (i *inventory) remove(k *torpor.Kind, l metav1.Object) {
 // setUnseen notes why a kind is not seen in a namespace, or in all; empty if it is. What was seen is forgotten where it cannot be there any more, or
 // nobody may look.
 func (i *inventory) setUnseen(kind, namespace, why string) {
+	at := kindNamespace{kind, namespace}
 	i.mu.RLock()
-	before := i.unseen[kind]
+	before := i.unseen[at]
 	i.mu.RUnlock()
 	if before == why {
 		return
 	}
 	i.change(func() {
-		if i.unseen[kind] = why; why == "" {
-			delete(i.unseen, kind)
+		if i.unseen[at] = why; why == "" {
+			delete(i.unseen, at)
 		}
 		if why == notInstalled || why == noRole {
 			i.clear(kind, namespace)
@@ -260,11 +261,16 @@ func (i *inventory) setUnseen(kind, namespace, why string) {
 	})
 }
 
-// isUnseen reports whether a kind cannot be watched.
+// isUnseen reports whether a kind cannot be watched somewhere.
 func (i *inventory) isUnseen(k *torpor.Kind) bool {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
-	return i.unseen[k.Name()] != ""
+	for at := range i.unseen {
+		if at.kind == k.Name() {
+			return true
+		}
+	}
+	return false
 }
 
 // setUnwatched notes how many StopAdapters there are too many.
@@ -276,7 +282,7 @@ func (i *inventory) setUnwatched(n int) {
 
 // inventoryGaps is what of the inventory is not shown, or not as it is now.
 type inventoryGaps struct {
-	unseen    map[string]string
+	unseen    map[kindNamespace]string
 	crowded   []string
 	unwatched int
 }

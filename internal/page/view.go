@@ -154,11 +154,14 @@ func isOverdue(s *listedSwitch, now time.Time) bool {
 
 func listWarnings(gaps inventoryGaps, sees *visibility) []string {
 	var warnings []string
-	for _, kind := range slices.Sorted(maps.Keys(gaps.unseen)) {
-		if why := gaps.unseen[kind]; why != notInstalled {
-			warnings = append(warnings, kind+": "+why)
+	// In which namespaces is left out: not everybody may know their names.
+	for at, why := range gaps.unseen {
+		if why != notInstalled {
+			warnings = append(warnings, at.kind+": "+why)
 		}
 	}
+	slices.Sort(warnings)
+	warnings = slices.Compact(warnings)
 	for _, kind := range gaps.crowded {
 		if sees.seesSomeOf(kind) {
 			warnings = append(warnings, fmt.Sprintf("%s: only %d that are or were stopped are shown, and there are more; kubectl torpor status has all of them", kind, maxForeignRows))

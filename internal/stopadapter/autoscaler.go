@@ -4,6 +4,7 @@ package stopadapter
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -11,16 +12,26 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// IsScaledBy reports whether an autoscaler is about an object.
-func IsScaledBy(obj *unstructured.Unstructured, a *autoscalingv2.HorizontalPodAutoscaler) bool {
+// RefuseAutoscaled says why an object cannot be scaled to zero by anybody else, of all autoscalers of its namespace; empty if it can. An
+// autoscaler with one replica at least rests while there is none, and goes on when they are back.
+func RefuseAutoscaled(obj *unstructured.Unstructured, all []autoscalingv2.HorizontalPodAutoscaler) string {
+	var refusals []string
+	for i := range all {
+		if a := &all[i]; isScaledBy(obj, a) {
+			refusals = append(refusals, refuseAutoscaler(a))
+		}
+	}
+	// A cache lists in any order, and what is refused must not change with it.
+	return slices.Max(append(refusals, ""))
+}
+
+func isScaledBy(obj *unstructured.Unstructured, a *autoscalingv2.HorizontalPodAutoscaler) bool {
 	target := a.Spec.ScaleTargetRef
 	group, _, _ := strings.Cut(target.APIVersion, "/")
 	return target.Kind == obj.GetKind() && target.Name == obj.GetName() && group == obj.GroupVersionKind().Group
 }
 
-// DescribeAutoscaler says why what an autoscaler scales cannot be scaled to zero by anybody else; empty if it can. An autoscaler with one
-// replica at least rests while there is none, and goes on when they are back.
-func DescribeAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) string {
+func refuseAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) string {
 	if owner := metav1.GetControllerOf(a); owner != nil && owner.Kind == "ScaledObject" {
 		return fmt.Sprintf("expected an object that nobody else scales from zero, found the ScaledObject %s of KEDA; stop that, as examples/stopadapters has it", owner.Name)
 	}

@@ -167,37 +167,45 @@ func (kube *kubeClient) listRows(ctx context.Context, k stoppableKind, selector 
 	return rows, isServed, err
 }
 
-// eachObject reads the objects of a kind, page by page.
+// eachObject visits the objects of a kind.
 func (kube *kubeClient) eachObject(ctx context.Context, k stoppableKind, selector labels.Selector, visit func(client.Object)) (isServed bool, err error) {
-	page := ""
-	for read := 0; ; {
-		list := k.newList()
-		err := kube.List(ctx, list, &client.ListOptions{Namespace: kube.namespace, LabelSelector: selector, Limit: pageSize, Continue: page})
-		switch {
-		case connection.IsKindNotServed(err):
+	err = eachItem(ctx, kube, k.newList(), visit, client.InNamespace(kube.namespace), client.MatchingLabelsSelector{Selector: selector})
+	switch {
+	case connection.IsKindNotServed(err):
+		return false, nil
+	case k8serrors.IsForbidden(err):
+		// Rights are judged before the kind is looked up: who has none is told so of kinds that are not there, too.
+		if served, servedErr := kube.isServed(ctx, k); servedErr == nil && !served {
 			return false, nil
-		case k8serrors.IsForbidden(err):
-			// Rights are judged before the kind is looked up: who has none is told so of kinds that are not there, too.
-			if served, servedErr := kube.isServed(ctx, k); servedErr == nil && !served {
-				return false, nil
-			}
-			return true, errForbidden
-		case err != nil:
-			return true, fmt.Errorf("list the %ss: %w", k.gvk.Kind, err)
 		}
-		if err := meta.EachListItem(list, func(item runtime.Object) error {
+		return true, errForbidden
+	case err != nil:
+		return true, fmt.Errorf("list the %ss: %w", k.gvk.Kind, err)
+	default:
+		return true, nil
+	}
+}
+
+// eachItem visits the objects of a list, page by page. The list is empty and tells the kind.
+func eachItem[T client.Object](ctx context.Context, kube client.Client, list client.ObjectList, visit func(T), options ...client.ListOption) error {
+	read := 0
+	for next := ""; ; {
+		page, _ := list.DeepCopyObject().(client.ObjectList)
+		if err := kube.List(ctx, page, slices.Concat(options, []client.ListOption{client.Limit(pageSize), client.Continue(next)})...); err != nil {
+			return err
+		}
+		if err := meta.EachListItem(page, func(item runtime.Object) error {
 			read++
-			visit(item.(client.Object))
+			visit(item.(T))
 			return nil
 		}); err != nil {
-			return true, fmt.Errorf("read the list of %ss: %w", k.gvk.Kind, err)
+			return fmt.Errorf("read the list: %w", err)
 		}
-		page = list.GetContinue()
-		if page == "" {
-			return true, nil
+		if next = page.GetContinue(); next == "" {
+			return nil
 		}
 		if read >= maxObjects {
-			return true, fmt.Errorf("expected at most %d %ss, found more; choose some with -n or -l", maxObjects, k.gvk.Kind)
+			return fmt.Errorf("expected at most %d, found more; choose some with -n or -l", maxObjects)
 		}
 	}
 }

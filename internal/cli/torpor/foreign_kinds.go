@@ -10,7 +10,6 @@ import (
 
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cli/connection"
@@ -32,21 +31,19 @@ func (kube *kubeClient) listKinds(ctx context.Context) ([]stoppableKind, error) 
 // readForeignKinds reads the StopAdapters. Nothing is said of those that the user may not read, nor of one that makes no sense, whose own status
 // says so.
 func (kube *kubeClient) readForeignKinds(ctx context.Context) (kinds []stoppableKind, err error) {
-	var list torporv1alpha1.StopAdapterList
-	err = kube.List(ctx, &list, client.Limit(pageSize))
+	err = eachItem(ctx, kube, &torporv1alpha1.StopAdapterList{}, func(a *torporv1alpha1.StopAdapter) {
+		k, err := NewForeignKind(a)
+		if err != nil {
+			return
+		}
+		k.AddToMapper(kube.mapper)
+		kinds = append(kinds, k.stoppableKind)
+	})
 	if connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list the StopAdapters: %w", err)
-	}
-	for i := range list.Items {
-		k, err := NewForeignKind(&list.Items[i])
-		if err != nil {
-			continue
-		}
-		k.AddToMapper(kube.mapper)
-		kinds = append(kinds, k.stoppableKind)
 	}
 	return kinds, nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -300,6 +301,38 @@ func (f planFixture) expectCodes(t *testing.T, server *testenv.Environment, name
 	want := map[bool]exit.Code{true: exit.Refused, false: exit.Done}[isBlocked]
 	if exit.Code(code) != want || len(planned[0].Effects) == 0 {
 		t.Errorf("expected the exit code %d and what happens, found %d and %v; %s", want, code, planned[0].Effects, said.String())
+	}
+}
+
+// testPlanReadsEveryPage has more autoscalers than one page of a list, of which the last by name scales the Deployment from zero.
+func testPlanReadsEveryPage(t *testing.T, server *testenv.Environment) {
+	t.Helper()
+	namespace := server.CreateNamespace(t)
+	create := func(manifest, name string, change func(*unstructured.Unstructured)) error {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(strings.TrimPrefix(manifest, "---\n"), "NAME", name)), &u.Object); err != nil {
+			return err
+		}
+		u.SetNamespace(namespace)
+		change(u)
+		return server.Client.Create(t.Context(), u)
+	}
+	testenv.ExpectNoError(t, create(fixtureDeployment, "web", func(*unstructured.Unstructured) {}))
+	var others errgroup.Group
+	others.SetLimit(8)
+	for n := range pageSize {
+		others.Go(func() error {
+			return create(fixtureAutoscaler, fmt.Sprintf("other-%d", n), func(*unstructured.Unstructured) {})
+		})
+	}
+	testenv.ExpectNoError(t, others.Wait())
+	testenv.ExpectNoError(t, create(fixtureAutoscaler, "web", func(u *unstructured.Unstructured) {
+		u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "keda.sh/v1alpha1", Kind: "ScaledObject", Name: "web", UID: "1-2", Controller: new(true)}})
+	}))
+	var text, said bytes.Buffer
+	code := Run(t.Context(), Streams{Out: &text, Err: &said}, []string{"plan", "deployment/web", "-n", namespace, "--kubeconfig", server.KubeconfigPath(t)})
+	if exit.Code(code) != exit.Refused || !strings.Contains(text.String(), "the ScaledObject web of KEDA") {
+		t.Errorf("expected the last autoscaler to be told, found exit code %d: %s%s", code, text.String(), said.String())
 	}
 }
 

@@ -60,12 +60,12 @@ func planCFApp(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck
 	found, _ := s.obj.(*korifiv1alpha1.CFApp)
 	statusannotation.RestoreStatus(found)
 	app := stopcheck.PlannedApp{CFApp: found, StartCommand: s.startCommand}
-	deployments := &torporv1alpha1.CFDeploymentList{}
-	err := kube.List(ctx, deployments, client.InNamespace(found.Namespace), client.Limit(pageSize))
+	err := eachItem(ctx, kube, &torporv1alpha1.CFDeploymentList{}, func(d *torporv1alpha1.CFDeployment) {
+		app.Deployments = append(app.Deployments, *d)
+	}, client.InNamespace(found.Namespace))
 	if err != nil && !connection.IsKindNotServed(err) {
 		return stopcheck.Plan{}, fmt.Errorf("list the CFDeployments: %w", err)
 	}
-	app.Deployments = deployments.Items
 	return stopcheck.PlanApp(app, r), nil
 }
 
@@ -100,18 +100,15 @@ func planSwitched(k stoppable.Kind) planFunction {
 
 // judgeAutoscalers returns which autoscaler would undo a stop.
 func (kube *kubeClient) judgeAutoscalers(ctx context.Context, u *unstructured.Unstructured) (refusal, unread string, err error) {
-	var list autoscalingv2.HorizontalPodAutoscalerList
-	err = kube.List(ctx, &list, client.InNamespace(u.GetNamespace()), client.Limit(pageSize))
+	var all []autoscalingv2.HorizontalPodAutoscaler
+	err = eachItem(ctx, kube, &autoscalingv2.HorizontalPodAutoscalerList{}, func(a *autoscalingv2.HorizontalPodAutoscaler) {
+		all = append(all, *a)
+	}, client.InNamespace(u.GetNamespace()))
 	switch {
 	case k8serrors.IsForbidden(err):
 		return "", "Expected the right to list HorizontalPodAutoscalers, found none: whether one would undo the stop is not known", nil
 	case err != nil:
 		return "", "", fmt.Errorf("list the HorizontalPodAutoscalers: %w", err)
 	}
-	for i := range list.Items {
-		if stopadapter.IsScaledBy(u, &list.Items[i]) {
-			refusal = stopadapter.DescribeAutoscaler(&list.Items[i])
-		}
-	}
-	return refusal, "", nil
+	return stopadapter.RefuseAutoscaled(u, all), "", nil
 }

@@ -49,16 +49,15 @@ func (r stopRow) skipCommand() string {
 }
 
 // readSlumbers returns those of a namespace, or of all. Nothing is said of those that the user may not read.
-func (kube *kubeClient) readSlumbers(ctx context.Context, namespace string) ([]torporv1alpha1.Slumber, error) {
-	var list torporv1alpha1.SlumberList
-	err := kube.List(ctx, &list, client.InNamespace(namespace), client.Limit(pageSize))
+func (kube *kubeClient) readSlumbers(ctx context.Context, namespace string) (all []torporv1alpha1.Slumber, err error) {
+	err = eachItem(ctx, kube, &torporv1alpha1.SlumberList{}, func(s *torporv1alpha1.Slumber) { all = append(all, *s) }, client.InNamespace(namespace))
 	if connection.IsKindNotServed(err) || k8serrors.IsForbidden(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list the Slumbers: %w", err)
 	}
-	return list.Items, nil
+	return all, nil
 }
 
 // findSlumbers returns those that select the object of a row and are not suspended.

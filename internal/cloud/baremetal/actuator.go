@@ -10,12 +10,9 @@ package baremetal
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +23,7 @@ import (
 
 	"github.com/torpor-dev/torpor/actuator"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 	"github.com/torpor-dev/torpor/internal/egress"
 )
 
@@ -232,9 +230,7 @@ func (a *Actuator) visitorOf(t actuator.Target, id string) (visitor, error) {
 	if err != nil {
 		return visitor{}, err
 	}
-	// A hash, so that no key is a secret; neither addresses nor what Redfish and IPMI take as names hold NUL.
-	sum := sha256.Sum256([]byte(strings.Join([]string{t.Machines[i].Address, l.user, l.password, l.rootsPEM}, "\x00")))
-	v := visitor{key: hex.EncodeToString(sum[:])}
+	v := visitor{key: rest.HashFields(t.Machines[i].Address, l.user, l.password, l.rootsPEM)}
 	v.note = func(isSilent bool) { a.noteSilence(v.key, isSilent) }
 	a.mu.Lock()
 	defer a.mu.Unlock()

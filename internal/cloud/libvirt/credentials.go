@@ -3,16 +3,15 @@
 package libvirt
 
 import (
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/hex"
 	"net"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/rest"
 )
 
 // The keys of the credentials Secret. Those of certificates are the names of libvirt's own files.
@@ -59,9 +58,7 @@ func readCredentials(secret map[string][]byte) (daemon, error) {
 			return daemon{}, err
 		}
 	}
-	// A hash, so that no name of an account is a secret; NUL can be part of none of the texts.
-	sum := sha256.Sum256([]byte(strings.Join([]string{text, string(secret[authorityKey]), string(secret[certificateKey]), string(secret[privateKeyKey])}, "\x00")))
-	d.account = "libvirt/" + hex.EncodeToString(sum[:])
+	d.account = "libvirt/" + rest.HashFields(text, string(secret[authorityKey]), string(secret[certificateKey]), string(secret[privateKeyKey]))
 	return d, nil
 }
 

@@ -26,11 +26,7 @@ func NewAccountCache[T any]() *AccountCache[T] { return &AccountCache[T]{known: 
 // GetOrBuild returns the account that has these fields, which may be secrets, or builds it. It has a name that holds none of them. Accounts of
 // different kinds need a first field that says which. One account is built at a time: two of one project would both log in.
 func (a *AccountCache[T]) GetOrBuild(fields []string, build func(name string) (T, error)) (T, error) {
-	hash := sha256.New()
-	for _, field := range fields {
-		_, _ = fmt.Fprintf(hash, "%d:%s", len(field), field) // A hash takes everything.
-	}
-	name := hex.EncodeToString(hash.Sum(nil))
+	name := HashFields(fields...)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if found, ok := a.known.Get(name); ok {
@@ -43,4 +39,13 @@ func (a *AccountCache[T]) GetOrBuild(fields []string, build func(name string) (T
 		a.known.Add(name, account)
 	}
 	return account, err
+}
+
+// HashFields returns a name that holds none of the fields, which may be secrets, and that no other fields have.
+func HashFields(fields ...string) string {
+	hash := sha256.New()
+	for _, field := range fields {
+		_, _ = fmt.Fprintf(hash, "%d:%s", len(field), field) // A hash takes everything.
+	}
+	return hex.EncodeToString(hash.Sum(nil))
 }

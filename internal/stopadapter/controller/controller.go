@@ -141,11 +141,7 @@ func (c Controller) observe(ctx context.Context, obj *unstructured.Unstructured)
 	if err := c.client.List(ctx, &list, client.InNamespace(obj.GetNamespace())); err != nil {
 		return seen, fmt.Errorf("list the HorizontalPodAutoscalers: %w", err)
 	}
-	for i := range list.Items {
-		if stopadapter.IsScaledBy(obj, &list.Items[i]) {
-			seen.Refusal = stopadapter.DescribeAutoscaler(&list.Items[i])
-		}
-	}
+	seen.Refusal = stopadapter.RefuseAutoscaled(obj, list.Items)
 	return seen, nil
 }
 

@@ -54,6 +54,8 @@ func (c Controller) observe(ctx context.Context, obj *eiriniv1.LRP) (lrp.Observe
 			o.Pods = append(o.Pods, p)
 		}
 	}
+	// A cache lists in any order, and of several Pods the same one has to be told of each time.
+	slices.SortFunc(o.Pods, revision.CompareByAge[*corev1.Pod])
 	switch {
 	case !o.LacksPods():
 		o.Refusal, err = c.readPullRefusal(ctx, o)

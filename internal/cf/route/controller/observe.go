@@ -87,8 +87,11 @@ func (c Controller) observeApps(ctx context.Context, seen *route.Observed) error
 			return fmt.Errorf("list processes of the app: %w", err)
 		}
 		for i := range list.Items {
-			p := &list.Items[i]
-			seen.Processes[route.ProcessKey(app.Name, p.Spec.ProcessType)] = p
+			// Of two of one type the older one counts, in whatever order a cache lists them.
+			p, key := &list.Items[i], route.ProcessKey(app.Name, list.Items[i].Spec.ProcessType)
+			if other := seen.Processes[key]; other == nil || revision.CompareByAge(p, other) < 0 {
+				seen.Processes[key] = p
+			}
 		}
 	}
 	return nil
