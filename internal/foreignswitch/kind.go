@@ -51,13 +51,13 @@ func compileQuestions(state torporv1alpha1.StopAdapterState) (q adapterQuestions
 
 // read asks an object. A question without an answer is answered by no, and says why. Before its own controller has looked at an object its status
 // is an empty one.
-func (q adapterQuestions) read(u *unstructured.Unstructured) stoppable.ObservedRest {
+func (q adapterQuestions) read(u *unstructured.Unstructured) stoppable.ObservedActivity {
 	object := u.Object
 	if object["status"] == nil {
 		object = maps.Clone(object)
 		object["status"] = map[string]any{}
 	}
-	var rest stoppable.ObservedRest
+	var rest stoppable.ObservedActivity
 	for _, one := range []struct {
 		question stopadapter.Expression
 		into     *bool

@@ -20,7 +20,7 @@ func EffectivePowerState(spec hivev1.PowerState, stops stoprecord.Records, sched
 	if scheduled != nil {
 		return hivev1.PowerStateHibernating
 	}
-	if spec == hivev1.PowerStateHibernating && stops.HasEnded() {
+	if spec == hivev1.PowerStateHibernating && stops.HasExpired() {
 		return hivev1.PowerStateRunning
 	}
 	return spec
@@ -56,11 +56,11 @@ func (o Observed) stopNote() string {
 
 // endedStopNote says why a cluster runs whose spec.powerState is Hibernating.
 func (o Observed) endedStopNote() string {
-	if !o.Stops.HasEnded() {
+	if !o.Stops.HasExpired() {
 		return ""
 	}
 	return fmt.Sprintf("; spec.powerState is Hibernating, and that has ended by %s at %s: to hibernate it again, set a later time or remove the annotation",
-		torporv1alpha1.UntilAnnotation, o.Stops.Newest().Until.UTC().Format(time.RFC3339))
+		torporv1alpha1.UntilAnnotation, o.Stops.RequestedStop().Until.UTC().Format(time.RFC3339))
 }
 
 // untilStopEnds shortens an interval to the end of the stop.
@@ -68,7 +68,7 @@ func (o Observed) untilStopEnds(interval time.Duration) time.Duration {
 	var end *metav1.Time
 	switch {
 	case o.Stops.Holds():
-		end = o.Stops.Newest().Until
+		end = o.Stops.RequestedStop().Until
 	case o.Scheduled != nil:
 		end = o.Scheduled.ExpiresAt
 	}

@@ -30,8 +30,8 @@ const (
 const (
 	// defaultReplicas is upstream's.
 	defaultReplicas = 1
-	// platformsWithoutFloor are those whose autoscaler can start from a MachineSet without a machine.
-	platformsWithoutFloor = "aws azure gcp openstack"
+	// platformsScalingFromZero are those whose autoscaler can start from a MachineSet without a machine.
+	platformsScalingFromZero = "aws azure gcp openstack"
 )
 
 // Change is one object of a cluster that is made to be as a pool says.
@@ -43,8 +43,8 @@ type Change struct {
 	Differences []string
 }
 
-// Changes are what makes a cluster be as a pool says, in this order: what scales MachineSets goes before their number is set, and comes
-// after it.
+// Changes are what makes a cluster be as a pool says, in this order: MachineAutoscalers are deleted before the number of replicas is set,
+// and applied after it.
 type Changes struct {
 	// DeleteAutoscalers are names of MachineAutoscalers.
 	DeleteAutoscalers []string
@@ -58,7 +58,7 @@ type Changes struct {
 
 // PlanChanges spreads a pool over its MachineSets. hasAutoscalers says that the cluster serves MachineAutoscalers.
 func PlanChanges(job *Job, sets []MachineSet, autoscalers []Autoscaler, hasAutoscalers bool) (Changes, *Refusal) {
-	sets = slices.DeleteFunc(slices.Clone(sets), func(set MachineSet) bool { return set.IsDeleting || !job.MayOwn(&set) })
+	sets = slices.DeleteFunc(slices.Clone(sets), func(set MachineSet) bool { return set.IsDeleting || !job.Owns(&set) })
 	slices.SortFunc(sets, func(a, b MachineSet) int { return cmp.Compare(a.Name, b.Name) })
 	changes := Changes{Before: []hivev1.MachineSetStatus{}}
 	for i := range min(len(sets), MaxMachineSets) {
@@ -91,20 +91,20 @@ func refuse(job *Job, found int, hasAutoscalers bool) *Refusal {
 		return nil
 	case !hasAutoscalers:
 		return &Refusal{hivev1.NoMachineAPIReason, "Expected the cluster to serve MachineAutoscalers, found that it does not; use spec.replicas"}
-	case int(scaling.MinReplicas) < found && !allowsEmptySets(job.Spec.Platform.Raw):
+	case int(scaling.MinReplicas) < found && !canScaleFromZero(job.Spec.Platform.Raw):
 		return &Refusal{hivev1.MinReplicasTooSmallReason, fmt.Sprintf("Expected spec.autoscaling.minReplicas to be at least %d, one for each MachineSet, found %d", found, scaling.MinReplicas)}
 	default:
 		return nil
 	}
 }
 
-// allowsEmptySets reports whether a pool is on one of these platforms.
-func allowsEmptySets(platform []byte) bool {
+// canScaleFromZero reports whether the platform of a pool is one of platformsScalingFromZero.
+func canScaleFromZero(platform []byte) bool {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(platform, &fields) != nil {
 		return false
 	}
-	return slices.ContainsFunc(strings.Fields(platformsWithoutFloor), func(name string) bool { return fields[name] != nil })
+	return slices.ContainsFunc(strings.Fields(platformsScalingFromZero), func(name string) bool { return fields[name] != nil })
 }
 
 // replicaLimits bound what one MachineSet is to have.

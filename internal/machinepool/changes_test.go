@@ -72,14 +72,14 @@ func TestMachineSetsOfAPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := workerJob()
 			job.OtherPools = []string{"large", "worker-large"}
-			if got := job.MayOwn(&row.set); got != row.want {
+			if got := job.Owns(&row.set); got != row.want {
 				t.Errorf("expected %t, found %t", row.want, got)
 			}
 		})
 	}
 	unknown := workerJob()
 	unknown.InfraID = ""
-	if unknown.MayOwn(&MachineSet{Name: "-worker-a"}) {
+	if unknown.Owns(&MachineSet{Name: "-worker-a"}) {
 		t.Error("expected no MachineSet by its name where the infraID is not known")
 	}
 }

@@ -61,7 +61,7 @@ func Decide(seen Observed) Plan {
 	s.Status = *seen.Status.DeepCopy()
 	s.fingerprint = s.readFingerprint()
 	s.problem = s.findProblem()
-	s.takeAnswer()
+	s.recordAnswer()
 	plan, rule := decision.First(rules(), s)
 	plan.Rule, plan.Status = rule, s.Status
 	plan.NotEnough, plan.Unsupported = s.judgeConfiguration(plan.Synced)
@@ -69,8 +69,8 @@ func Decide(seen Observed) Plan {
 	return plan
 }
 
-// takeAnswer writes down what became of the last job.
-func (s *situation) takeAnswer() {
+// recordAnswer writes down what became of the last job.
+func (s *situation) recordAnswer() {
 	if s.Answer == nil {
 		return
 	}

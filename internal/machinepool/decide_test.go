@@ -122,7 +122,7 @@ func TestAnswersAreWrittenDownAndTold(t *testing.T) {
 	answered := func(answer Answer, before *Refusal) Observed {
 		return observed(changed, resumed, func(o *Observed) {
 			answer.Job, answer.At = Job{Generation: 2, Resume: &resume, Fingerprint: (&situation{Observed: *o}).readFingerprint()}, now
-			o.Answer, o.Attempt = &answer, NoteAnswer(Attempt{Refusal: before}, &answer, time.Time{})
+			o.Answer, o.Attempt = &answer, NextAttempt(Attempt{Refusal: before}, &answer, time.Time{})
 			if answer.Refusal != nil || answer.NoAnswer != "" {
 				o.Attempt.RetryAt = now.Add(time.Minute)
 			}

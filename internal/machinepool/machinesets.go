@@ -172,9 +172,9 @@ func cutText(text string, limit int) string {
 	}, text)
 }
 
-// MayOwn reports whether a MachineSet is one of the pool. Its label says so. One without is known by its name, which the installer makes
+// Owns reports whether a MachineSet is one of the pool. Its label says so. One without is known by its name, which the installer makes
 // of the infraID, the pool and a zone.
-func (j *Job) MayOwn(set *MachineSet) bool {
+func (j *Job) Owns(set *MachineSet) bool {
 	if label := set.Labels[hivev1.MachinePoolNameLabel]; label != "" {
 		return label == j.Spec.Name
 	}
@@ -186,15 +186,15 @@ func (j *Job) MayOwn(set *MachineSet) bool {
 		return true
 	}
 	zone, isOwn := strings.CutPrefix(set.Name, own+"-")
-	if !isOwn || zone == "" || slices.ContainsFunc(j.OtherPools, func(other string) bool { return isCloserTo(other, j.Spec.Name, j.InfraID, set.Name) }) {
+	if !isOwn || zone == "" || slices.ContainsFunc(j.OtherPools, func(other string) bool { return matchesLongerPoolName(other, j.Spec.Name, j.InfraID, set.Name) }) {
 		return false
 	}
 	// Whoever copies MachineSets by hand calls them worker-gpu-ZONE: they are none of the pool worker.
 	return set.Zone == "" || zone == set.Zone || zone == set.Location+set.Zone || strings.HasSuffix(set.Zone, "-"+zone)
 }
 
-// isCloserTo reports whether a MachineSet is rather one of another pool, whose name begins with the name of this one.
-func isCloserTo(other, pool, infraID, name string) bool {
+// matchesLongerPoolName reports whether the name of a MachineSet is rather one of another pool, whose own name is longer than that of this one.
+func matchesLongerPoolName(other, pool, infraID, name string) bool {
 	full := infraID + "-" + other
 	return len(other) > len(pool) && (name == full || strings.HasPrefix(name, full+"-"))
 }

@@ -25,14 +25,15 @@ type Job struct {
 	Fingerprint string
 }
 
-// Refusal is why a cluster that answers is not as its pool says.
+// Refusal is why the MachineSets cannot be as the pool says: by its spec alone, or by what the cluster has.
 type Refusal struct {
 	// Reason is that of the condition.
 	Reason  string
 	Message string
 }
 
-// Answer is what became of a job. One that was cut short, because its cluster went to sleep, has nothing but its Changes.
+// Answer is what became of a job. One that was cut short, because its cluster went to sleep, is neither complete nor has it a Refusal or a
+// NoAnswer; its Changes and its MachineSets count.
 type Answer struct {
 	Job Job
 	At  time.Time
@@ -59,8 +60,8 @@ type Attempt struct {
 	Refusal, Before *Refusal
 }
 
-// NoteAnswer returns the attempt that an answer is of, after the attempt before.
-func NoteAnswer(before Attempt, answer *Answer, retryAt time.Time) Attempt {
+// NextAttempt returns the attempt that follows from an answer and the attempt before it.
+func NextAttempt(before Attempt, answer *Answer, retryAt time.Time) Attempt {
 	attempt := Attempt{Fingerprint: answer.Job.Fingerprint, RetryAt: retryAt, NoAnswer: answer.NoAnswer, Refusal: answer.Refusal, Before: before.Refusal}
 	if answer.Refusal == nil && !answer.IsComplete {
 		attempt.Refusal = before.Refusal // A cluster that did not answer has not recovered.

@@ -35,7 +35,7 @@ type listedSwitch struct {
 	attention int
 }
 
-// listing is what is kept of an object: a hundredth of it.
+// listing is what is kept of an object: the few fields that the page shows, a hundredth of its memory.
 type listing struct {
 	metav1.ObjectMeta
 	switches []*listedSwitch
@@ -175,8 +175,8 @@ func (i *inventory) clear(kind, namespace string) {
 	maps.DeleteFunc(i.surplus[kind], func(name types.NamespacedName, _ bool) bool { return isThere(name.Namespace) })
 }
 
-// awaitChange returns what is closed when something is no longer as it is now.
-func (i *inventory) awaitChange() <-chan struct{} {
+// changeChannel returns what is closed when something is no longer as it is now.
+func (i *inventory) changeChannel() <-chan struct{} {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.changed
@@ -300,8 +300,8 @@ func (i *inventory) listGaps() inventoryGaps {
 	return gaps
 }
 
-// countPlaces changes when objects of a kind are somewhere where none were before.
-func (i *inventory) countPlaces() int {
+// placesVersion changes when objects of a kind are somewhere where none were before.
+func (i *inventory) placesVersion() int {
 	i.mu.RLock()
 	defer i.mu.RUnlock()
 	return i.places
@@ -364,7 +364,7 @@ func (i *inventory) watchKind(ctx context.Context, kube client.WithWatch, k *tor
 		ObjectType: k.NewObject(),
 		Transform: func(obj any) (any, error) {
 			o, ok := obj.(client.Object)
-			if _, isListed := obj.(*listing); !ok || isListed { // What is put in anew passes twice.
+			if _, isListed := obj.(*listing); !ok || isListed { // A transform may see what it has returned before.
 				return obj, nil
 			}
 			return newListing(k, o), nil

@@ -79,7 +79,7 @@ func New(o Options) (*Server, error) {
 	return s, err
 }
 
-// checkAddress lets tokens pass in clear only where nobody listens.
+// checkAddress refuses plain HTTP, which shows tokens to whoever listens, unless the address is of this machine alone.
 func (s *Server) checkAddress() error {
 	host, _, err := net.SplitHostPort(s.Address)
 	if err != nil {

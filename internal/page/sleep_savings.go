@@ -46,5 +46,5 @@ func (s sleepSavings) machineHours(now time.Time) (hours float64, isKnown bool) 
 	return float64(s.machines) * max(0, end.Sub(s.from.Time).Hours()), true
 }
 
-// goesOn reports whether the machines are off now.
-func (s sleepSavings) goesOn() bool { return s.from != nil && s.to == nil }
+// isOngoing reports whether the machines are off now.
+func (s sleepSavings) isOngoing() bool { return s.from != nil && s.to == nil }

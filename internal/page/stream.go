@@ -151,7 +151,7 @@ func (st *stream) run(ctx context.Context) error {
 	beat := st.Clock.NewTicker(heartbeat)
 	defer beat.Stop()
 	for pause := settleTime; ; pause = coalesceTime {
-		changed := st.inventory.awaitChange()
+		changed := st.inventory.changeChannel()
 		if !st.Clock.Now().Before(st.rightsUntil) {
 			if err := st.renewRights(ctx); err != nil {
 				return errors.Join(err, st.send("event: ended\ndata: {}\n\n"))

@@ -100,7 +100,7 @@ func composeView(ctx context.Context, all *inventory, sees *visibility, q viewQu
 	for _, s := range all.listSwitches(sees.isVisible) {
 		namespaces[s.Namespace] = true
 		v.Summary.count(s, now)
-		if hours, isKnown := s.savings.machineHours(now); s.savings.goesOn() && isKnown {
+		if hours, isKnown := s.savings.machineHours(now); s.savings.isOngoing() && isKnown {
 			saved += hours
 		}
 		if q.isAbout(s) && q.hasState(s) {
@@ -243,7 +243,7 @@ func describeSavings(s *listedSwitch, now time.Time) (saved, note string) {
 	switch {
 	case !s.savings.hasMachines:
 		return "", ""
-	case isKnown && s.savings.goesOn():
+	case isKnown && s.savings.isOngoing():
 		return formatHours(hours), fmt.Sprintf("%d machines off", s.savings.machines)
 	case isKnown:
 		return formatHours(hours), fmt.Sprintf("%d in its last sleep", s.savings.machines)

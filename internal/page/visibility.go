@@ -20,7 +20,7 @@ type visibility struct {
 	// everywhere has whether the caller may list a kind in all namespaces, places whether in one, of what was asked.
 	everywhere map[string]bool
 	places     map[kindNamespace]bool
-	// reviewed is what the inventory's places were counted when they were asked about; -1 if they never were.
+	// reviewed is the placesVersion of the inventory at the last review; -1 before the first.
 	reviewed int
 	// unreviewed is how many namespaces were left out, because there are too many to ask about.
 	unreviewed int
@@ -35,7 +35,7 @@ func reviewVisibility(ctx context.Context, caller *authorization.Caller, all *in
 
 // reviewPlaces asks about what has come since it was asked last: the first object of a kind or of a namespace shows when it comes.
 func (v *visibility) reviewPlaces(ctx context.Context, all *inventory, q viewQuery) error {
-	places := all.countPlaces()
+	places := all.placesVersion()
 	if places == v.reviewed {
 		return nil
 	}

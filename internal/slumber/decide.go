@@ -21,12 +21,12 @@ const (
 	defaultWaveTimeout = 30 * time.Minute
 	// maxNames is how many members a message names.
 	maxNames = 5
-	// lookInterval is how often a Slumber looks without a reason: everything that it waits for tells of itself.
+	// lookInterval is how often a Slumber is reconciled without an event: whatever it waits for triggers a pass, too.
 	lookInterval = 10 * time.Minute
 	// KindsGrace is for how long a manager that has begun waits for kinds whose controllers are about to begin. Without that, a wave of them alone
 	// would count as asleep, and the next one would not wait for it.
 	KindsGrace = time.Minute
-	// immediately is the shortest interval.
+	// immediately asks for another pass at once; zero would ask for none.
 	immediately = time.Millisecond
 )
 
@@ -71,13 +71,13 @@ func Decide(o Observed) Plan {
 	}
 	before := o.Slumber.Status
 	transitions := schedule.NextTransitions(o.Now)
-	phase := schedule.phaseBefore(o.Now, transitions)
+	phase := schedule.phaseGivenNext(o.Now, transitions)
 	p := Plan{Status: torporv1alpha1.SlumberStatus{ObservedGeneration: o.Slumber.Generation, NextTransitions: transitions}, RequeueAfter: lookInterval}
 	p.requeueAt(o.Now, phase.Until)
 	if len(o.MissingKinds) > 0 {
 		p.requeueAt(o.Now, o.KindsAwaitedUntil)
 	}
-	p.noteWindow(o, phase)
+	p.checkMissedWindow(o, phase)
 	shouldSleep := phase.IsAsleep && !p.Status.IsWindowMissed && !o.Slumber.Spec.Suspend
 	if shouldSleep {
 		p.WindowEnd, p.windowSince = phase.Until, phase.Since
@@ -100,8 +100,8 @@ func keepAll(o Observed, err error) Plan {
 	return p
 }
 
-// noteWindow finds out whether a window was noticed too late. One that held already when the Slumber was made or changed is not missed.
-func (p *Plan) noteWindow(o Observed, phase SchedulePhase) {
+// checkMissedWindow finds out whether a window was noticed too late. One that held already when the Slumber was made or changed is not missed.
+func (p *Plan) checkMissedWindow(o Observed, phase SchedulePhase) {
 	before := o.Slumber.Status
 	if !phase.IsAsleep {
 		return
@@ -190,7 +190,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 		wave.IsTimedOut = false
 		return
 	}
-	if p.awaitsTurn(*wave) {
+	if p.isLeftFromEarlierWindow(*wave) {
 		wave.WaitsFor, wave.IsTimedOut = "", false
 		return
 	}
@@ -207,8 +207,9 @@ func (p *Plan) observeWave(o Observed, i int) {
 	}
 }
 
-// awaitsTurn reports whether a wave that was asleep in the last window has not had its turn in this one: nobody saw the time between.
-func (p *Plan) awaitsTurn(wave torporv1alpha1.SlumberWaveStatus) bool {
+// isLeftFromEarlierWindow reports whether a wave still has its ShouldSleep from an earlier window, whose end no pass has seen, and was not stopped
+// in this one yet.
+func (p *Plan) isLeftFromEarlierWindow(wave torporv1alpha1.SlumberWaveStatus) bool {
 	return !p.isWaking && wave.ShouldSleep && wave.Since != nil && wave.Since.Time.Before(p.windowSince)
 }
 
@@ -268,7 +269,7 @@ func (p *Plan) wishOf(m Member, wave torporv1alpha1.SlumberWaveStatus, now time.
 		return MemberWish{Verb: Start, StartedBy: by}
 	case p.isWaking:
 		return MemberWish{Verb: Keep} // It sleeps on until it is its turn, as it was told when it was stopped.
-	case p.awaitsTurn(wave):
+	case p.isLeftFromEarlierWindow(wave):
 		return MemberWish{Verb: Keep} // Its last stop may have expired.
 	default:
 		return MemberWish{Verb: Stop}
@@ -280,7 +281,7 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	var waiting, late []string
 	isDone := true
 	for _, wave := range p.Status.Waves {
-		if wave.ShouldSleep != shouldSleep || p.awaitsTurn(wave) {
+		if wave.ShouldSleep != shouldSleep || p.isLeftFromEarlierWindow(wave) {
 			waiting = append(waiting, fmt.Sprintf("wave %s comes later", wave.Name))
 		} else if wave.WaitsFor != "" {
 			waiting = append(waiting, fmt.Sprintf("wave %s waits for %s", wave.Name, wave.WaitsFor))

@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 	skipped.SkippedUntil = evening().Add(time.Hour)
 	resumed.ResumedAt, resumed.ResumedBy = metav1.NewTime(evening()), "bob"
 	others := asleep("a")
-	others.IsStopped, others.IsStoppedByOthers = false, true
+	others.IsStopped, others.IsStoppedWithoutSlumbers = false, true
 	waking := asleep("a")
 	waking.IsStopped = false
 	expired := asleep("a")

@@ -14,7 +14,7 @@ const (
 	dayForm = "2006-01-02"
 	// leapYear stands for every year where a day has none.
 	leapYear = 2000
-	// yearsBetweenLeapDays is the longest time without one: 2100 is none.
+	// yearsBetweenLeapDays is the longest time between two 29ths of February, since 2100 has none.
 	yearsBetweenLeapDays = 8
 )
 

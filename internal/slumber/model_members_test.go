@@ -397,7 +397,7 @@ func (m *modelMember) changeField(field string, value, off any) {
 	}
 	m.isChangePending = true
 	m.resumes++
-	if is.Records.Holds() && is.Records.Newest().RequestVersion == m.stored.GetAnnotations()[torporv1alpha1.RequestVersionAnnotation] {
+	if is.Records.Holds() && is.Records.RequestedStop().RequestVersion == m.stored.GetAnnotations()[torporv1alpha1.RequestVersionAnnotation] {
 		m.stoppedBy = "" // They start it. A stop that nobody has seen yet is meant.
 	}
 }

@@ -287,7 +287,7 @@ func (f *fleet) observeTruth() {
 			m.quietAt = f.now
 		}
 		isUnknown := m.Switch != nil && !f.hasWorkloads && f.now.After(f.startedAt.Add(slumber.KindsGrace))
-		if is.IsAwake || is.IsStoppedByOthers || !is.IsStoppable || isUnknown {
+		if is.IsAwake || is.IsStoppedWithoutSlumbers || !is.IsStoppable || isUnknown {
 			m.backAt = f.now
 		}
 		if !is.IsStoppable || isUnknown || f.now.Before(readSkip(m)) || m.resumes > 0 && !is.ResumedAt.IsZero() || m.stored.GetLabels()["wave"] == noWave || f.slumber.Spec.Suspend {

@@ -51,12 +51,12 @@ func (m Member) isLeftAlone(now, since time.Time) bool {
 // isAsWished reports whether a member is as it should be: what sleeps is asleep, and of what wakes everything is awake that nobody else stops.
 func (m Member) isAsWished(shouldSleep bool) bool {
 	if shouldSleep {
-		return m.IsAsleep && (m.IsStopped && !m.IsExpired || m.IsStoppedByOthers) // Else it is about to wake, from a stop that is over.
+		return m.IsAsleep && (m.IsStopped && !m.IsExpired || m.IsStoppedWithoutSlumbers) // Else it is about to wake, from a stop that is over.
 	}
-	return !m.IsStopped && (m.IsAwake || m.IsStoppedByOthers)
+	return !m.IsStopped && (m.IsAwake || m.IsStoppedWithoutSlumbers)
 }
 
-// listAwaited names the kinds of a wave that may still come. Nobody knows yet what it has of them.
+// listAwaited names the kinds which a wave selects that are not served yet, but may be soon after the start of the manager. The wave waits for them.
 func (o Observed) listAwaited(wave int) (names []string) {
 	if !o.Now.Before(o.KindsAwaitedUntil) {
 		return nil
@@ -176,8 +176,8 @@ func describeSlumber(s *torporv1alpha1.Slumber) string {
 // maxStops is how many stops of one Slumber an object keeps.
 const maxStops = 3
 
-// IsWakeDue reports whether what a Slumber keeps asleep should wake, or is waking.
-func IsWakeDue(s *torporv1alpha1.Slumber, now time.Time) bool {
+// IsWakePending reports whether what a Slumber keeps asleep should wake, or is waking.
+func IsWakePending(s *torporv1alpha1.Slumber, now time.Time) bool {
 	next := s.Status.NextTransitions
 	isOver := len(next) > 0 && !now.Before(next[0].At.Time)
 	return s.Status.State == torporv1alpha1.SlumberWakingUp || isOver && (s.Status.State == torporv1alpha1.SlumberAsleep || s.Status.State == torporv1alpha1.SlumberFallingAsleep)

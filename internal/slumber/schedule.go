@@ -94,11 +94,11 @@ func (s Schedule) isHoliday(at time.Time) bool {
 
 // PhaseAt returns what is to be at a time, since when and until when.
 func (s Schedule) PhaseAt(at time.Time) SchedulePhase {
-	return s.phaseBefore(at, s.listTransitions(at, 1))
+	return s.phaseGivenNext(at, s.listTransitions(at, 1))
 }
 
-// phaseBefore is the one at a time, of which the next transitions are known.
-func (s Schedule) phaseBefore(at time.Time, next []torporv1alpha1.SlumberTransition) SchedulePhase {
+// phaseGivenNext returns the phase at a time, given the transitions after it.
+func (s Schedule) phaseGivenNext(at time.Time, next []torporv1alpha1.SlumberTransition) SchedulePhase {
 	phase := SchedulePhase{IsAsleep: s.isAsleep(at)}
 	if len(next) > 0 {
 		phase.Until = next[0].At.Time
@@ -150,7 +150,7 @@ type windowCursor struct {
 	sleep, wake time.Time
 }
 
-// moveTo goes on to a moment that is not after the next ones of the window.
+// moveTo advances the cursor to a time, which must not be later than the next sleep or wake of the window.
 func (c *windowCursor) moveTo(at time.Time) {
 	if c.sleep.Equal(at) {
 		c.isAsleep, c.sleep = true, c.sleepWindow.sleep.next(at)

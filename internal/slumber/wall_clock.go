@@ -42,7 +42,7 @@ func (w wallClock) instantOf(shown time.Time) time.Time {
 	return w.firstAfter(before, after, shown)
 }
 
-// withOffsetAt reads a time with the offset that is in force around it.
+// withOffsetAt reads a time with the offset from UTC that is in force at a distance from it.
 func (w wallClock) withOffsetAt(shown time.Time, distance time.Duration) time.Time {
 	_, offset := shown.Add(distance).In(w.zone).Zone()
 	return shown.Add(-time.Duration(offset) * time.Second)
@@ -60,7 +60,7 @@ func (w wallClock) firstAfter(low, high, shown time.Time) time.Time {
 	return high.Truncate(time.Second)
 }
 
-// cronMoment is one that comes back, by the clocks of a zone.
+// cronMoment is a recurring time: a cron expression in a time zone.
 type cronMoment struct {
 	clock wallClock
 	cron  cron.Schedule

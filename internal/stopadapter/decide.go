@@ -60,37 +60,37 @@ func Decide(o ObservedSwitch) SwitchPlan {
 		return s.plan
 	}
 	s.plan.Next = o.Object.DeepCopy()
-	s.record()
+	s.updateRecords()
 	scheduled := is.FindScheduled(o.Object.GetAnnotations(), o.Now)
 	isWanted := s.next.Records.Holds() || scheduled != nil
 	isChanged := isWanted && len(is.Saved) > 0 && !holdsAll(o.Object.Object, is.Saved)
 	if isChanged && s.beginsStop() {
 		isChanged = false
-		s.forgetStop()
+		s.revertOldStop()
 	}
 	if isChanged {
 		s.yield()
 	} else {
-		s.flip(isWanted, scheduled)
+		s.stopOrRestore(isWanted, scheduled)
 	}
 	s.finish()
 	return s.plan
 }
 
-// record keeps the record of what people ask for, and takes back a stop whose time is over.
-func (s *decisionStep) record() {
+// updateRecords keeps the record of what people ask for, and takes back a stop whose time is over.
+func (s *decisionStep) updateRecords() {
 	asked := AnnotationSwitch().ReadRequest(s.Object, IsAsked(s.Object))
 	before := s.is.Records
 	records := stoprecord.NextRecords(before, asked, s.Now)
 	s.plan.Events = append(s.plan.Events, stoprecord.Events(before, records, torporv1alpha1.UntilAnnotation, action)...)
-	if records.HasEnded() {
+	if records.HasExpired() {
 		records[0].Requested = false
 		s.takeBack()
 	}
 	s.next.Records = records
 }
 
-// takeBack removes what asks for a stop, and what was said of it.
+// takeBack sets torpor.dev/stopped to false, and removes the reason and the time that were given with it.
 func (s *decisionStep) takeBack() {
 	s.annotations[torporv1alpha1.StoppedAnnotation] = startedValue
 	for _, name := range []string{torporv1alpha1.UntilAnnotation, torporv1alpha1.UntilNotedAnnotation, torporv1alpha1.ReasonAnnotation} {
@@ -99,7 +99,7 @@ func (s *decisionStep) takeBack() {
 }
 
 // yield leaves an object to whoever has changed what a stop had set: they want it to run, or are a tool that keeps it as it says elsewhere. To stop
-// it again would be a fight that nobody sees.
+// it again would be a fight that nobody sees. The fields that nobody has changed are restored.
 func (s *decisionStep) yield() {
 	s.plan.Rule = "somebody has started it"
 	by := "unknown"
@@ -110,7 +110,7 @@ func (s *decisionStep) yield() {
 	s.annotations[torporv1alpha1.RestoreAnnotation] = ""
 	// Times of an annotation have whole seconds, and a stop that began in this one is meant, too.
 	s.annotations[torporv1alpha1.ResumedAnnotation] = formatTime(s.Now.Add(time.Second).Truncate(time.Second)) + " " + by
-	if newest := s.next.Records.Newest(); newest != nil && newest.EndedAt == nil {
+	if newest := s.next.Records.RequestedStop(); newest != nil && newest.EndedAt == nil {
 		newest.EndedAt, newest.StartedBy, newest.Requested = new(metav1.NewTime(s.Now)), by, false
 		s.takeBack()
 	}
@@ -122,18 +122,18 @@ func (s *decisionStep) yield() {
 
 // beginsStop reports whether a person asks for a stop that nobody has seen before.
 func (s *decisionStep) beginsStop() bool {
-	newest, last := s.next.Records.Newest(), s.is.Records.Newest()
+	newest, last := s.next.Records.RequestedStop(), s.is.Records.RequestedStop()
 	return s.next.Records.Holds() && (last == nil || last.EndedAt != nil || last.RequestVersion != newest.RequestVersion || !last.Since.Equal(&newest.Since))
 }
 
-// forgetStop ends one that somebody has changed before a person asked for another: what they have set is what the other one replaces.
-func (s *decisionStep) forgetStop() {
+// revertOldStop restores what nobody has changed of an old stop, so that a new one saves the object as it is now, with what somebody has set.
+func (s *decisionStep) revertOldStop() {
 	restoreFields(s.plan.Next.Object, s.is.Saved)
 	s.is.Saved, s.annotations[torporv1alpha1.RestoreAnnotation] = nil, ""
 }
 
-// flip stops or restores the object.
-func (s *decisionStep) flip(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
+// stopOrRestore stops or restores the object.
+func (s *decisionStep) stopOrRestore(isWanted bool, scheduled *torporv1alpha1.ScheduledStop) {
 	switch isKept := len(s.is.Saved) > 0; {
 	case s.is.Unreadable != "":
 		s.refuse("expected " + s.is.Unreadable + " as Torpor wrote it, found something else; set what it should restore by hand, and remove it")
@@ -200,7 +200,7 @@ func (s *decisionStep) finish() {
 		s.annotations[torporv1alpha1.StopsAnnotation] = encodeRecords(s.next.Records)
 	}
 	s.writeAnnotations()
-	if newest := s.next.Records.Newest(); newest != nil && newest.Until != nil {
+	if newest := s.next.Records.RequestedStop(); newest != nil && newest.Until != nil {
 		s.requeueAt(newest.Until.Time)
 	}
 	s.requeueAt(stoprecord.ScheduledEnd(s.is.Scheduled, s.Object.GetAnnotations(), s.Now))
@@ -281,8 +281,8 @@ func ListPaths(operations []torporv1alpha1.StopOperation) (paths []string) {
 	return paths
 }
 
-// DescribeOwner says that another object decides what an object is; empty if none does.
-func DescribeOwner(obj metav1.Object) string {
+// RefuseOwned says that another object decides what an object is; empty if none does.
+func RefuseOwned(obj metav1.Object) string {
 	owner := metav1.GetControllerOf(obj)
 	if owner == nil {
 		return ""

@@ -210,7 +210,7 @@ func normalize(value any) any {
 	return plain
 }
 
-// holdsAll reports whether every field is as a stop has set it.
+// holdsAll reports whether every field is as a stop has set it, but for the maps that the stop had to make.
 func holdsAll(object map[string]any, saved []SavedField) bool {
 	return !slices.ContainsFunc(saved, func(one SavedField) bool { return !one.IsMade && !holdsValue(object, one) })
 }

@@ -21,12 +21,12 @@ func Release(o ObservedSwitch, because string) SwitchPlan {
 			s.annotations[name] = "" // Another adapter must not find the wish of a Slumber that is gone by then.
 		}
 	}
-	s.record() // A stop whose time is over is none.
+	s.updateRecords() // A stop whose time is over is none.
 	isChanged := len(is.Saved) > 0 && !holdsAll(o.Object.Object, is.Saved)
 	isLeft := s.next.Records.Holds() && len(is.Saved) > 0 && !isChanged || is.Unreadable != ""
 	switch {
 	case isChanged && s.beginsStop():
-		s.forgetStop()
+		s.revertOldStop()
 	case isChanged:
 		s.yield()
 	case is.Unreadable != "":

@@ -81,8 +81,8 @@ func ask(obj metav1.Object, value string) {
 	obj.SetAnnotations(annotations)
 }
 
-// ReadSwitch reads what the annotations say. What somebody has spoilt of the record counts as none; what they have spoilt of what is to be
-// restored is told, since nothing can be brought back.
+// ReadSwitch reads what the annotations say. A record that cannot be read counts as none; torpor.dev/restore that cannot be read is
+// reported, since nothing can be restored.
 func ReadSwitch(obj metav1.Object) SwitchState {
 	annotations := obj.GetAnnotations()
 	s := SwitchState{Refused: annotations[torporv1alpha1.StopRefusedAnnotation]}
@@ -120,11 +120,11 @@ func parse(text string, into any) error {
 
 // FindScheduled returns the Slumber's stop that holds; nil if none does. One from before somebody resumed the object does not.
 func (s SwitchState) FindScheduled(annotations map[string]string, now time.Time) *torporv1alpha1.ScheduledStop {
-	return stoprecord.FindScheduled(s.ListCurrent(), annotations, now)
+	return stoprecord.FindScheduled(s.ListStopsSinceResume(), annotations, now)
 }
 
-// ListCurrent returns the stops of Slumbers without those from before somebody resumed the object.
-func (s SwitchState) ListCurrent() []torporv1alpha1.ScheduledStop {
+// ListStopsSinceResume returns the stops of Slumbers without those from before somebody resumed the object.
+func (s SwitchState) ListStopsSinceResume() []torporv1alpha1.ScheduledStop {
 	return slices.DeleteFunc(slices.Clone(s.Scheduled), func(stop torporv1alpha1.ScheduledStop) bool {
 		return len(stop.Stops) == 0 || !stop.Stops[0].Since.After(s.ResumedAt) && !s.ResumedAt.IsZero()
 	})
@@ -144,10 +144,10 @@ func IsRestoreDue(obj *unstructured.Unstructured, now time.Time) bool {
 	return !stoprecord.NextRecords(is.Records, AnnotationSwitch().ReadRequest(obj, IsAsked(obj)), now).Holds()
 }
 
-// IsStoppedByOthers reports whether an object is stopped whatever Slumbers say: somebody asks for it, or its own switch was set before.
-func (s SwitchState) IsStoppedByOthers(obj *unstructured.Unstructured, operations []torporv1alpha1.StopOperation) bool {
+// IsStoppedWithoutSlumbers reports whether an object is stopped whatever Slumbers say: somebody asks for it, or its own switch was set before.
+func (s SwitchState) IsStoppedWithoutSlumbers(obj *unstructured.Unstructured, operations []torporv1alpha1.StopOperation) bool {
 	switch {
-	case IsAsked(obj) && !s.Records.HasEnded():
+	case IsAsked(obj) && !s.Records.HasExpired():
 		return true
 	case len(s.Saved) == 0:
 		return isSet(obj.Object, operations)

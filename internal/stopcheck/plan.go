@@ -36,7 +36,7 @@ type PlanRequest struct {
 func (r PlanRequest) stop() StopWindow {
 	s := StopWindow{Now: r.Now, Since: r.Now, Until: r.Until}
 	if r.Record.Holds() {
-		newest := r.Record.Newest()
+		newest := r.Record.RequestedStop()
 		s.Since = newest.Since.Time
 		if s.Until.IsZero() && newest.Until != nil {
 			s.Until = newest.Until.Time

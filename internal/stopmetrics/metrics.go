@@ -34,7 +34,7 @@ func (g *Gauges) CollectStop(ch chan<- prometheus.Metric, obj metav1.Object, par
 	if !stops.Holds() {
 		return
 	}
-	newest := stops.Newest()
+	newest := stops.RequestedStop()
 	for of, at := range map[*prometheus.Desc]*metav1.Time{g.since: &newest.Since, g.until: newest.Until} {
 		if at != nil {
 			ch <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, float64(at.Unix()), obj.GetNamespace(), obj.GetName(), part)

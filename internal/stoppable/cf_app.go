@@ -29,9 +29,9 @@ func cfApps() Kind {
 
 func readCFApp(app *korifiv1alpha1.CFApp) State {
 	s := State{
-		IsStoppable:       app.DeletionTimestamp.IsZero(),
-		IsStoppedByOthers: app.Spec.DesiredState != korifiv1alpha1.StartedState,
-		ScheduledStops:    app.Status.ScheduledStops,
+		IsStoppable:              app.DeletionTimestamp.IsZero(),
+		IsStoppedWithoutSlumbers: app.Spec.DesiredState != korifiv1alpha1.StartedState,
+		ScheduledStops:           app.Status.ScheduledStops,
 	}
 	if ready := meta.FindStatusCondition(app.Status.Conditions, korifiv1alpha1.ReadyCondition); ready != nil {
 		isReady := ready.Status == metav1.ConditionTrue

@@ -29,9 +29,9 @@ func clusterDeployments() Kind {
 
 func readClusterDeployment(cd *hivev1.ClusterDeployment, now time.Time) State {
 	s := State{
-		IsStoppable:       cd.Spec.Installed && cd.DeletionTimestamp.IsZero(),
-		IsStoppedByOthers: hibernation.IsStoppedWithoutSlumbers(cd, now),
-		ScheduledStops:    cd.Status.ScheduledStops,
+		IsStoppable:              cd.Spec.Installed && cd.DeletionTimestamp.IsZero(),
+		IsStoppedWithoutSlumbers: hibernation.IsStoppedWithoutSlumbers(cd, now),
+		ScheduledStops:           cd.Status.ScheduledStops,
 	}
 	hibernating := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterHibernatingCondition)
 	ready := meta.FindStatusCondition(cd.Status.Conditions, hivev1.ClusterReadyCondition)

@@ -17,10 +17,10 @@ func cronJobKind() schema.GroupVersionKind { return batchv1.SchemeGroupVersion.W
 // cronJobs make no Jobs while they are suspended. Those that run go on, and are waited for.
 func cronJobs() Kind {
 	suspend := FieldSwitch{Part: "jobs", Operations: []torporv1alpha1.StopOperation{set(torporv1alpha1.AddOperation, "/spec/suspend", "true")}}
-	return NewSwitched(cronJobKind(), suspend, func(u *unstructured.Unstructured) ObservedRest {
+	return NewSwitched(cronJobKind(), suspend, func(u *unstructured.Unstructured) ObservedActivity {
 		isSuspended, _, _ := unstructured.NestedBool(u.Object, "spec", "suspend")
 		active, _, _ := unstructured.NestedSlice(u.Object, "status", "active")
-		r := ObservedRest{IsStoppable: true, IsQuiet: isSuspended && len(active) == 0, IsReady: !isSuspended}
+		r := ObservedActivity{IsStoppable: true, IsQuiet: isSuspended && len(active) == 0, IsReady: !isSuspended}
 		if isSuspended && len(active) > 0 {
 			r.Message = fmt.Sprintf("%d Jobs run", len(active))
 		}

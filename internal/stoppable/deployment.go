@@ -17,7 +17,7 @@ func deploymentKind() schema.GroupVersionKind {
 }
 
 func deployments() Kind {
-	return NewSwitched(deploymentKind(), replicasSwitch(), func(u *unstructured.Unstructured) ObservedRest {
+	return NewSwitched(deploymentKind(), replicasSwitch(), func(u *unstructured.Unstructured) ObservedActivity {
 		return readReplicas(u, "availableReplicas")
 	})
 }
@@ -28,12 +28,12 @@ func replicasSwitch() FieldSwitch {
 }
 
 // readReplicas looks at Pods as the kind's own controller has counted them, if it has seen the spec as it is now.
-func readReplicas(u *unstructured.Unstructured, readyField string) ObservedRest {
+func readReplicas(u *unstructured.Unstructured, readyField string) ObservedActivity {
 	wanted, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	observed, _, _ := unstructured.NestedInt64(u.Object, "status", "observedGeneration")
 	pods, _, _ := unstructured.NestedInt64(u.Object, "status", "replicas")
 	ready, _, _ := unstructured.NestedInt64(u.Object, "status", readyField)
-	r := ObservedRest{IsStoppable: true}
+	r := ObservedActivity{IsStoppable: true}
 	if isCurrent := observed >= u.GetGeneration(); isCurrent {
 		r.IsQuiet, r.IsReady = wanted == 0 && pods == 0, wanted > 0 && ready >= wanted
 	}

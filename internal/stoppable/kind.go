@@ -49,8 +49,8 @@ type FieldSwitch struct {
 	IsScaled bool
 	// Part is what the switch stops, as tables and metrics have it.
 	Part string
-	// ReadRest reads what an object says of itself.
-	ReadRest func(*unstructured.Unstructured) ObservedRest
+	// ReadActivity reads what an object says of itself.
+	ReadActivity func(*unstructured.Unstructured) ObservedActivity
 }
 
 // State is what is known of an object. Neither asleep nor awake is on its way, or in trouble.
@@ -59,8 +59,8 @@ type State struct {
 	IsStoppable bool
 	// IsAsleep and IsAwake are what its own controller has seen, and not what it was told.
 	IsAsleep, IsAwake bool
-	// IsStoppedByOthers says that it is to be stopped whatever Slumbers say.
-	IsStoppedByOthers bool
+	// IsStoppedWithoutSlumbers says that it is to be stopped whatever Slumbers say.
+	IsStoppedWithoutSlumbers bool
 	// ResumedAt is when somebody last took a stop back, and ResumedBy who; zero and empty if nobody has.
 	ResumedAt metav1.Time
 	ResumedBy string

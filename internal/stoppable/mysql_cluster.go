@@ -32,7 +32,7 @@ func readMySQLCluster(c *mocov1beta2.MySQLCluster, now time.Time) State {
 	isScheduled := stoprecord.FindScheduled(c.Status.ScheduledStops, c.Annotations, now) != nil
 	_, hasPrimary := c.Status.Primary()
 	s := State{
-		IsStoppedByOthers: c.Spec.Offline, ScheduledStops: c.Status.ScheduledStops,
+		IsStoppedWithoutSlumbers: c.Spec.Offline, ScheduledStops: c.Status.ScheduledStops,
 		IsAsleep: c.Status.OfflineSince != nil,
 	}
 	available := meta.FindStatusCondition(c.Status.Conditions, mocov1beta2.AvailableCondition)
@@ -48,7 +48,7 @@ func readMySQLCluster(c *mocov1beta2.MySQLCluster, now time.Time) State {
 		s.IsStoppable = hasPrimary || isScheduled // A new cluster is left alone until it has data.
 	}
 	if c.ReconciliationStopped() {
-		s.IsStoppedByOthers, s.Message = true, mocov1beta2.ReconciliationInactiveReason // It wakes when that is started.
+		s.IsStoppedWithoutSlumbers, s.Message = true, mocov1beta2.ReconciliationInactiveReason // It wakes when that is started.
 	}
 	return s
 }

@@ -13,7 +13,7 @@ func statefulSetKind() schema.GroupVersionKind {
 }
 
 func statefulSets() Kind {
-	return NewSwitched(statefulSetKind(), replicasSwitch(), func(u *unstructured.Unstructured) ObservedRest {
+	return NewSwitched(statefulSetKind(), replicasSwitch(), func(u *unstructured.Unstructured) ObservedActivity {
 		return readReplicas(u, "readyReplicas")
 	})
 }

@@ -96,7 +96,7 @@ func describe(s stoppable.State) string {
 	if s.IsStoppable {
 		text += " stoppable"
 	}
-	if s.IsStoppedByOthers {
+	if s.IsStoppedWithoutSlumbers {
 		text += " others"
 	}
 	if !s.ResumedAt.IsZero() {

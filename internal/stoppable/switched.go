@@ -12,8 +12,8 @@ import (
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 )
 
-// ObservedRest is what an object without a status of Torpor's says of itself.
-type ObservedRest struct {
+// ObservedActivity is what an object without a status of Torpor's says of itself.
+type ObservedActivity struct {
 	// IsStoppable says that it can be stopped at all.
 	IsStoppable bool
 	// IsQuiet says that nothing of it runs, and IsReady that all of it does, whoever wanted that.
@@ -23,8 +23,8 @@ type ObservedRest struct {
 }
 
 // NewSwitched is a kind with a switch.
-func NewSwitched(gvk schema.GroupVersionKind, how FieldSwitch, read func(*unstructured.Unstructured) ObservedRest) Kind {
-	how.ReadRest = read
+func NewSwitched(gvk schema.GroupVersionKind, how FieldSwitch, read func(*unstructured.Unstructured) ObservedActivity) Kind {
+	how.ReadActivity = read
 	return Kind{
 		GVK: gvk, Switch: &how,
 		New: func() Object {
@@ -46,17 +46,17 @@ func NewSwitched(gvk schema.GroupVersionKind, how FieldSwitch, read func(*unstru
 	}
 }
 
-func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedRest, now time.Time) State {
+func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedActivity, now time.Time) State {
 	is := stopadapter.ReadSwitch(u)
-	isKept, isOthers := is.IsKept(u), is.IsStoppedByOthers(u, how.Operations)
+	isKept, isOthers := is.IsKept(u), is.IsStoppedWithoutSlumbers(u, how.Operations)
 	s := State{
 		// What another object owns is what that makes of it.
-		IsStoppable:       u.GetDeletionTimestamp().IsZero() && rest.IsStoppable && stopadapter.DescribeOwner(u) == "",
-		IsAsleep:          (isKept || isOthers) && rest.IsQuiet,
-		IsAwake:           len(is.Saved) == 0 && rest.IsReady && is.FindScheduled(u.GetAnnotations(), now) == nil,
-		IsStoppedByOthers: isOthers,
-		ScheduledStops:    is.Scheduled,
-		Message:           rest.Message,
+		IsStoppable:              u.GetDeletionTimestamp().IsZero() && rest.IsStoppable && stopadapter.RefuseOwned(u) == "",
+		IsAsleep:                 (isKept || isOthers) && rest.IsQuiet,
+		IsAwake:                  len(is.Saved) == 0 && rest.IsReady && is.FindScheduled(u.GetAnnotations(), now) == nil,
+		IsStoppedWithoutSlumbers: isOthers,
+		ScheduledStops:           is.Scheduled,
+		Message:                  rest.Message,
 	}
 	s.ResumedAt, s.ResumedBy = is.LastResume()
 	if is.Refused != "" {

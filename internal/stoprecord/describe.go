@@ -12,7 +12,7 @@ import (
 
 // DescribeIgnored says why the annotation that should say when the stop ends is ignored; empty if it is not.
 func (r Records) DescribeIgnored(untilAnnotation string) string {
-	newest := r.Newest()
+	newest := r.RequestedStop()
 	if newest == nil || newest.RequestedUntil == "" || newest.Until != nil {
 		return ""
 	}
@@ -28,7 +28,7 @@ func (r Records) Describe() string {
 	if !r.Holds() {
 		return ""
 	}
-	text, newest := "", r.Newest()
+	text, newest := "", r.RequestedStop()
 	if newest.By != "" {
 		text += "; asked for by " + newest.By
 	}
@@ -47,13 +47,13 @@ func (r Records) Describe() string {
 // Events are what has happened from one record to the next, of a stop whose end is said by an annotation.
 func Events(before, after Records, untilAnnotation, action string) []decision.Event {
 	var events []decision.Event
-	if begun, last := after.Newest(), before.Newest(); begun != nil && (last == nil || !last.Since.Equal(&begun.Since)) && isUnknown(begun.By) {
+	if begun, last := after.RequestedStop(), before.RequestedStop(); begun != nil && (last == nil || !last.Since.Equal(&begun.Since)) && isUnknown(begun.By) {
 		events = append(events, decision.Event{
 			Reason: EventRequesterUnknown, Action: action,
 			Note: "Expected the admission policies of Torpor to note who asked for the stop, found " + begun.By + "; install them as in docs/record.md",
 		})
 	}
-	if ended := after.Newest(); after.HasEnded() && !before.HasEnded() {
+	if ended := after.RequestedStop(); after.HasExpired() && !before.HasExpired() {
 		events = append(events, decision.Event{
 			Reason: EventStopEnded, Action: action, Note: "The stop has ended by itself: it was until " + formatTime(ended.Until.Time),
 		})

@@ -12,7 +12,7 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// followUpLimit is for how long the end of a stop is what is followed up on.
+// followUpLimit is for how long after a stop has expired the passes of its object wait for stops that are overdue.
 const followUpLimit = 2 * time.Minute
 
 // MaxRecords is how many stops are kept of one switch.
@@ -21,8 +21,8 @@ const MaxRecords = 10
 // Records are the stops of one switch, the newest first. Only the newest can be requested still.
 type Records []torporv1alpha1.StopRecord
 
-// Newest returns the stop that the switch asks for; nil if it asks for none.
-func (r Records) Newest() *torporv1alpha1.StopRecord {
+// RequestedStop returns the stop that the switch asks for; nil if it asks for none.
+func (r Records) RequestedStop() *torporv1alpha1.StopRecord {
 	if len(r) == 0 || !r[0].Requested {
 		return nil
 	}
@@ -31,25 +31,25 @@ func (r Records) Newest() *torporv1alpha1.StopRecord {
 
 // Holds reports whether something is stopped: the switch says so, and the stop has not ended by itself.
 func (r Records) Holds() bool {
-	newest := r.Newest()
+	newest := r.RequestedStop()
 	return newest != nil && newest.EndedAt == nil
 }
 
-// HasEnded reports whether a stop has ended by itself that the switch still asks for.
-func (r Records) HasEnded() bool {
-	newest := r.Newest()
+// HasExpired reports whether a stop has ended by itself that the switch still asks for.
+func (r Records) HasExpired() bool {
+	newest := r.RequestedStop()
 	return newest != nil && newest.EndedAt != nil
 }
 
-// HasJustEnded reports whether the newest stop has ended by itself not long ago, or is about to.
-func (r Records) HasJustEnded(now time.Time) bool {
+// HasJustExpired reports whether the newest stop has ended by itself not long ago, or is about to.
+func (r Records) HasJustExpired(now time.Time) bool {
 	return len(r) > 0 && r[0].StartedBy == torporv1alpha1.UntilAnnotation && (r[0].EndedAt == nil || now.Sub(r[0].EndedAt.Time) < followUpLimit)
 }
 
-// IsEndSavedIn reports whether the records that a status has name what ends the newest stop: its time, as it is asked for now. Only then may
+// IsEndSavedIn reports whether the records in a saved status already say that the newest stop ends by its time, as it is asked for now. Only then may
 // the switch be set back, since a manager that dies after that would not know why it was.
 func (r Records) IsEndSavedIn(saved Records) bool {
-	newest, last := r.Newest(), saved.Newest()
+	newest, last := r.RequestedStop(), saved.RequestedStop()
 	return newest != nil && last != nil && last.StartedBy == torporv1alpha1.UntilAnnotation &&
 		last.RequestVersion == newest.RequestVersion && last.RequestedUntil == newest.RequestedUntil
 }
@@ -62,19 +62,19 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 		next = append(next, *stop.DeepCopy())
 	}
 	if !asked.IsStopped {
-		if newest := next.Newest(); newest != nil {
+		if newest := next.RequestedStop(); newest != nil {
 			withdraw(newest, asked, now)
 		}
 		return next
 	}
-	if newest := next.Newest(); newest != nil && asked.Version != "" && newest.RequestVersion != "" && asked.Version != newest.RequestVersion {
+	if newest := next.RequestedStop(); newest != nil && asked.Version != "" && newest.RequestVersion != "" && asked.Version != newest.RequestVersion {
 		// It was set back and set again while nobody looked. A schema that drops the version must not make a stop of each pass.
 		withdraw(newest, Request{}, now)
 	}
-	if next.Newest() == nil {
+	if next.RequestedStop() == nil {
 		next = next.begin(asked, now)
 	}
-	newest := next.Newest()
+	newest := next.RequestedStop()
 	setEnd(newest, asked, now)
 	isOver := newest.RequestedUntil != "" && newest.Until != nil && !now.Before(newest.Until.Time)
 	switch {
@@ -85,9 +85,9 @@ func NextRecords(before Records, asked Request, now time.Time) Records {
 		newest.Requested = false
 		again := torporv1alpha1.StopRecord{Since: metav1.NewTime(now), By: cmp.Or(asked.UntilBy, newest.By), RequestVersion: newest.RequestVersion, Requested: true}
 		next = next.add(again)
-		setEnd(next.Newest(), asked, now)
+		setEnd(next.RequestedStop(), asked, now)
 	}
-	next.Newest().Reason = truncate(asked.Reason, maxReason)
+	next.RequestedStop().Reason = truncate(asked.Reason, maxReason)
 	return next
 }
 

@@ -133,7 +133,7 @@ func stories() map[string]func(*testing.T, *switchStory) {
 			s.expect(t, false, "at its time")
 			s.wait(time.Hour)
 			s.expect(t, false, "later")
-			if r := s.records[0]; r.StartedBy != torporv1alpha1.UntilAnnotation || !r.Requested || !s.records.HasEnded() {
+			if r := s.records[0]; r.StartedBy != torporv1alpha1.UntilAnnotation || !r.Requested || !s.records.HasExpired() {
 				t.Errorf("found %+v", r)
 			}
 		},
@@ -329,7 +329,7 @@ func checkRecords(t *testing.T, seed uint64, s *switchStory, before stoprecord.R
 	if len(s.records) > stoprecord.MaxRecords {
 		t.Fatalf("seed %d: %d stops", seed, len(s.records))
 	}
-	if s.asked.IsStopped != (s.records.Newest() != nil) {
+	if s.asked.IsStopped != (s.records.RequestedStop() != nil) {
 		t.Fatalf("seed %d: asked %+v, found %+v", seed, s.asked, s.records)
 	}
 	for i, stop := range s.records {
@@ -337,7 +337,7 @@ func checkRecords(t *testing.T, seed uint64, s *switchStory, before stoprecord.R
 			t.Fatalf("seed %d: stop %d is %+v", seed, i, stop)
 		}
 	}
-	if n := s.records.Newest(); n != nil && n.Until != nil && s.records.Holds() != s.now.Before(n.Until.Time) {
+	if n := s.records.RequestedStop(); n != nil && n.Until != nil && s.records.Holds() != s.now.Before(n.Until.Time) {
 		t.Fatalf("seed %d: at %s found %+v after %+v", seed, s.now, n, before)
 	}
 }

@@ -62,7 +62,7 @@ func Decide(seen Observed) Plan {
 	s.Status = *seen.Status.DeepCopy()
 	s.Sets = slices.Clone(seen.Sets)
 	s.limitReferences()
-	s.takeAnswer()
+	s.recordAnswer()
 	s.settleStatuses()
 	s.isFull = len(s.Sets) > 0 && (s.Status.LastSyncTime == nil || !s.Status.SyncedResume.Equal(s.Resume) || !s.Now.Before(s.nextSync()))
 	for _, set := range s.Sets {

@@ -98,8 +98,8 @@ func (s *situation) stamp() *metav1.Time {
 	return new(metav1.NewTime(s.Now).Rfc3339Copy())
 }
 
-// takeAnswer writes down what became of the last job.
-func (s *situation) takeAnswer() {
+// recordAnswer writes down what became of the last job.
+func (s *situation) recordAnswer() {
 	if s.Answer == nil {
 		return
 	}

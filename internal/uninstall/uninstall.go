@@ -225,7 +225,7 @@ func (o Options) warnOfSleepers(ctx context.Context) error {
 	for i := range clusters.Items {
 		cd := &clusters.Items[i]
 		// One that sleeps by spec.hibernateAfter, or still resumes, has another spec.
-		if cd.Spec.PowerState == hivev1.PowerStateHibernating && !stoprecord.Records(cd.Status.Stops).HasEnded() || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterHibernatingCondition) {
+		if cd.Spec.PowerState == hivev1.PowerStateHibernating && !stoprecord.Records(cd.Status.Stops).HasExpired() || meta.IsStatusConditionTrue(cd.Status.Conditions, hivev1.ClusterHibernatingCondition) {
 			o.Print("left asleep", cd, "its machines stay off until somebody starts them")
 		}
 	}

@@ -44,7 +44,7 @@ func readStopRequest(app *korifiv1alpha1.CFApp) stoprecord.Request {
 // endsStop reports whether the app is to be started because the time of its stop is over. That is recorded first: a manager that dies
 // after the start still knows why it was.
 func endsStop(o Observed) bool {
-	return o.Stops.HasEnded() && o.Stops.IsEndSavedIn(o.App.Status.Stops)
+	return o.Stops.HasExpired() && o.Stops.IsEndSavedIn(o.App.Status.Stops)
 }
 
 // scheduledNote says which Slumber stops an app that people want started, why and until when.
@@ -61,8 +61,8 @@ func stopNote(stops stoprecord.Records) string {
 	if ignored := stops.DescribeIgnored(torporv1alpha1.UntilAnnotation); ignored != "" {
 		note += "; " + ignored
 	}
-	if stops.HasEnded() {
-		note += fmt.Sprintf("; it was stopped until %s and is about to be started", stops.Newest().Until.UTC().Format(time.RFC3339))
+	if stops.HasExpired() {
+		note += fmt.Sprintf("; it was stopped until %s and is about to be started", stops.RequestedStop().Until.UTC().Format(time.RFC3339))
 	}
 	return note
 }

@@ -139,7 +139,7 @@ func (v *verbCommand) untilText(present string, stops stoprecord.Records) (strin
 	if err != nil {
 		return "", err
 	}
-	newest := stops.Newest()
+	newest := stops.RequestedStop()
 	isThere := present == v.until || newest != nil && newest.RequestedUntil == v.until
 	if _, err := time.Parse(time.RFC3339, v.until); err == nil || v.verb == extendVerb || isThere {
 		return until.UTC().Format(time.RFC3339), nil

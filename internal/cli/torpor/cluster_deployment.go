@@ -48,7 +48,7 @@ func resumeClusterDeployment(cd *hivev1.ClusterDeployment, _ string, now time.Ti
 
 func describeClusterDeployment(cd *hivev1.ClusterDeployment) []stopRow {
 	stops := stoprecord.Records(cd.Status.Stops)
-	isStopped := cd.Spec.PowerState == hivev1.PowerStateHibernating && !stops.HasEnded()
+	isStopped := cd.Spec.PowerState == hivev1.PowerStateHibernating && !stops.HasExpired()
 	r := newStopRow(hivev1.ClusterDeploymentKind(), cd, machinesPart, isStopped, stops).withScheduled(cd.Status.ScheduledStops)
 	r.conditions = cd.Status.Conditions
 	r.State = cmp.Or(cd.Status.PowerState, "unknown")

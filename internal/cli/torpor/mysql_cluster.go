@@ -45,7 +45,7 @@ func describeMySQLCluster(c *mocov1beta2.MySQLCluster) []stopRow {
 	isAsked := []bool{c.ClusteringStopped(), c.ReconciliationStopped()}
 	var rows []stopRow
 	for i, part := range moco.DescribeParts(c) {
-		r := newStopRow(mocov1beta2.MySQLClusterKind(), c, part.Name, isAsked[i] && !records[i].HasEnded(), records[i])
+		r := newStopRow(mocov1beta2.MySQLClusterKind(), c, part.Name, isAsked[i] && !records[i].HasExpired(), records[i])
 		r.conditions = c.Status.Conditions
 		r.State, r.Message, r.Next, r.refusal = part.State, part.Message, part.Next, part.Refusal
 		r.untilAnnotation = switches[i].UntilAnnotation(c.Annotations)
@@ -85,7 +85,7 @@ func describeInstances(c *mocov1beta2.MySQLCluster) []stopRow {
 		return nil
 	}
 	instances, isRead := mysqlstops.ParseStoppedInstances(c)
-	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, "instances", len(instances) > 0 && !stops.HasEnded(), stops)
+	r := newStopRow(mocov1beta2.MySQLClusterKind(), c, "instances", len(instances) > 0 && !stops.HasExpired(), stops)
 	r.conditions = c.Status.Conditions
 	r.untilAnnotation = mysqlstops.InstancesSwitch().UntilAnnotation(c.Annotations)
 	r.State = "running"

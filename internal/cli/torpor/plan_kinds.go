@@ -74,7 +74,7 @@ func planSwitched(k stoppable.Kind) planFunction {
 	return func(ctx context.Context, kube *kubeClient, s planSubject, r stopcheck.PlanRequest) (plan stopcheck.Plan, err error) {
 		u, _ := s.obj.(*unstructured.Unstructured)
 		is := stopadapter.ReadSwitch(u)
-		object := stopcheck.SwitchedObject{Object: u, Scheduled: is.ListCurrent(), StartCommand: s.startCommand, Refusal: stopadapter.DescribeOwner(u)}
+		object := stopcheck.SwitchedObject{Object: u, Scheduled: is.ListStopsSinceResume(), StartCommand: s.startCommand, Refusal: stopadapter.RefuseOwned(u)}
 		switch {
 		case r.IsStart:
 			object.Changes = is.DescribeStart()

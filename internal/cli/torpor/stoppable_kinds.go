@@ -135,7 +135,7 @@ type stopRow struct {
 func newStopRow(k schema.GroupVersionKind, obj client.Object, part string, isStopped bool, stops stoprecord.Records) stopRow {
 	r := stopRow{
 		Namespace: obj.GetNamespace(), Kind: k.Kind, Name: obj.GetName(), Part: part, Stopped: isStopped, stops: stops, labels: obj.GetLabels(), groupKind: k.GroupKind(),
-		untilAnnotation: torporv1alpha1.UntilAnnotation, isAsked: isStopped && !stops.HasEnded(),
+		untilAnnotation: torporv1alpha1.UntilAnnotation, isAsked: isStopped && !stops.HasExpired(),
 	}
 	if until, _ := stoprecord.ReadSkip(obj.GetAnnotations()); !until.IsZero() {
 		r.SkippedUntil, r.SkippedBy = new(metav1.NewTime(until)), stoprecord.ReadAuthor(obj.GetAnnotations(), torporv1alpha1.SkipUntilAnnotation)

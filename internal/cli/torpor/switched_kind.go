@@ -60,8 +60,8 @@ func switchedKind(k stoppable.Kind, names []string) stoppableKind {
 }
 
 func describeSwitched(k stoppable.Kind, kindName string, u *unstructured.Unstructured) stopRow {
-	is, rest := stopadapter.ReadSwitch(u), k.Switch.ReadRest(u)
-	r := newStopRow(k.GVK, u, k.Switch.Part, stopadapter.IsAsked(u) && !is.Records.HasEnded(), is.Records).withScheduled(is.ListCurrent())
+	is, rest := stopadapter.ReadSwitch(u), k.Switch.ReadActivity(u)
+	r := newStopRow(k.GVK, u, k.Switch.Part, stopadapter.IsAsked(u) && !is.Records.HasExpired(), is.Records).withScheduled(is.ListStopsSinceResume())
 	r.kindName, r.pastScheduled, r.Message, r.conditions = kindName, nil, rest.Message, readConditions(u)
 	if stoppable.FindGroup(k.GVK.Kind) != k.GVK.Group {
 		r.APIGroup = k.GVK.Group
@@ -85,14 +85,14 @@ func isUntouched(obj metav1.Object, is stopadapter.SwitchState) bool {
 }
 
 // stateOfSwitched says what became of an object. restsByItself is of one that its own switch stops, which is how somebody wants it.
-func stateOfSwitched(k stoppable.Kind, r stopRow, is stopadapter.SwitchState, rest stoppable.ObservedRest, u *unstructured.Unstructured) (state string, restsByItself bool) {
+func stateOfSwitched(k stoppable.Kind, r stopRow, is stopadapter.SwitchState, rest stoppable.ObservedActivity, u *unstructured.Unstructured) (state string, restsByItself bool) {
 	isKept := len(is.Saved) > 0
 	switch {
 	case r.Stopped && isKept && rest.IsQuiet:
 		return "stopped", false
 	case r.Stopped:
 		return "stopping", false
-	case !isKept && rest.IsQuiet && is.IsStoppedByOthers(u, k.Switch.Operations):
+	case !isKept && rest.IsQuiet && is.IsStoppedWithoutSlumbers(u, k.Switch.Operations):
 		return "stopped", true
 	case !isKept && rest.IsReady:
 		return "running", false

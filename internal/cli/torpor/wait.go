@@ -64,7 +64,7 @@ func (v *verbCommand) judge(row stopRow, obj client.Object, r *verbResult) (bool
 		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; it stays asked for, and kubectl moco start --force starts all the same", r.target, row.refusal)}
 	case v.verb == stopVerb && row.refusal != "":
 		return false, exit.Error{Code: exit.Refused, Err: fmt.Errorf("%s: %s; it stays asked for, and kubectl torpor start takes that back", r.target, row.refusal)}
-	case row.isAsked != (v.verb == stopVerb) && !row.stops.HasEnded():
+	case row.isAsked != (v.verb == stopVerb) && !row.stops.HasExpired():
 		return false, fmt.Errorf("%s: somebody asked for something else while this waited: expected it to be %s; see kubectl torpor why", r.target, v.verb.pastParticiple())
 	default:
 		return row.isReached(v.verb, r.wasAlready), nil

@@ -97,8 +97,8 @@ const (
 	// maxPages and maxMachines bound what one listing may have; the largest clusters have 5,000 nodes.
 	maxPages    = 100
 	maxMachines = 5_500
-	// maxObservedCalls is how many times the timeout of one call all pages together may take.
-	maxObservedCalls = 2
+	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	listTimeoutFactor = 2
 	// maxFilterValues is how many values EC2 takes in the filters of one call.
 	maxFilterValues = 200
 	// parallelCalls is how many calls are made at once for one account.
@@ -191,7 +191,7 @@ func (c *accountClient) listMachines(ctx context.Context, infraIDs []string) (ma
 		Filters:    []types.Filter{{Name: awssdk.String("tag-key"), Values: keys}},
 		MaxResults: awssdk.Int32(size),
 	})
-	all, cancel := context.WithTimeout(ctx, maxObservedCalls*c.timeout)
+	all, cancel := context.WithTimeout(ctx, listTimeoutFactor*c.timeout)
 	defer cancel()
 	found, count := map[string][]actuator.Machine{}, 0
 	// Every page is read before anything is decided: a machine on a page that is missing would look gone, and the cluster
@@ -277,7 +277,7 @@ func ownersOf(i types.Instance, wanted map[string]string) []string {
 
 // accountName tells accounts of different clouds apart. An endpoint could say that it is of any account.
 func (c *accountClient) accountName(owner string) string {
-	if isOwnEndpoint(c.host) {
+	if isAWSHost(c.host) {
 		return "aws/" + owner
 	}
 	return c.endpoint + "/" + owner
@@ -380,7 +380,7 @@ func (a *Actuator) StartAll(ctx context.Context, t actuator.Target, clusters [][
 // StopAll implements actuator.BatchActuator.
 func (a *Actuator) StopAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
 	return a.changePower(ctx, t, stopInstances, clusters, func(ctx context.Context, c *accountClient, ids []string) error {
-		_, err := c.api.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids}, onlyOnce)
+		_, err := c.api.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids}, withoutRetries)
 		return err
 	})
 }
@@ -400,13 +400,13 @@ func (a *Actuator) RequireTerminateRights(ctx context.Context, t actuator.Target
 // TerminateAll implements actuator.Terminator.
 func (a *Actuator) TerminateAll(ctx context.Context, t actuator.Target, clusters [][]string) []error {
 	return a.changePower(ctx, t, terminateInstances, clusters, func(ctx context.Context, c *accountClient, ids []string) error {
-		_, err := c.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}, onlyOnce)
+		_, err := c.api.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids}, withoutRetries)
 		return err
 	})
 }
 
-// onlyOnce keeps the SDK from sending an order again by itself: whoever has it sent again first reads whether it is still wanted.
-func onlyOnce(o *ec2.Options) { o.Retryer = awssdk.NopRetryer{} }
+// withoutRetries keeps the SDK from sending an order again by itself: whoever has it sent again first reads whether it is still wanted.
+func withoutRetries(o *ec2.Options) { o.Retryer = awssdk.NopRetryer{} }
 
 // requirePermissions asks by dry runs whether the machines may be started and stopped: what is refused halfway leaves a cluster that is
 // half down, and one that may not be started again could not wake.
@@ -494,7 +494,7 @@ func (p powerChange) part(from, to int) powerChange {
 	return p
 }
 
-// changeClusters starts or stops clusters by one call. EC2 refuses it as a whole for one bad machine, so each half of the clusters is
+// changeClusters starts, stops or terminates the machines of clusters by one call. EC2 refuses it as a whole for one bad machine, so each half of the clusters is
 // tried by itself then, and at last the machines of one.
 func (c *accountClient) changeClusters(ctx context.Context, p powerChange) {
 	if len(p.clusters) == 1 {
@@ -513,7 +513,7 @@ func (c *accountClient) changeClusters(ctx context.Context, p powerChange) {
 	c.changeClusters(ctx, p.part(middle, len(p.clusters)))
 }
 
-// changeCluster starts or stops the machines of one cluster. The machines that are refused end up in the error.
+// changeCluster starts, stops or terminates the machines of one cluster. The machines that are refused end up in the error.
 func (c *accountClient) changeCluster(ctx context.Context, p powerChange) error {
 	refused := refusedMachines{}
 	for batch := range slices.Chunk(p.clusters[0], maxBatchSize) {

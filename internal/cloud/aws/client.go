@@ -90,7 +90,7 @@ func (a *Actuator) newClient(ctx context.Context, credentials awssdk.Credentials
 // checkSecretEndpoint refuses an endpoint_url that is not allowed. A user who may write a Secret must neither reach nor read
 // servers of the manager's network through it.
 func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
-	c.isTrusted = a.options.Endpoints.Includes(c.host) || isOwnEndpoint(c.host)
+	c.isTrusted = a.options.Endpoints.Includes(c.host) || isAWSHost(c.host)
 	if err := a.options.Endpoints.CheckHost(c.host); err != nil {
 		return actuator.Errorf(actuator.Other, "endpoint_url in the credentials Secret: %s: %s", c.host, err)
 	}
@@ -101,8 +101,8 @@ func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
 	return nil
 }
 
-// isOwnEndpoint reports whether a host is one of AWS itself.
-func isOwnEndpoint(host string) bool {
+// isAWSHost reports whether a host is one of AWS itself.
+func isAWSHost(host string) bool {
 	for _, domain := range []string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws"} {
 		if strings.HasSuffix(strings.ToLower(host), domain) {
 			return true

@@ -38,7 +38,7 @@ type machineRefusedError struct {
 // Error implements error.
 func (r *machineRefusedError) Error() string { return r.code + ": " + r.message }
 
-// explainError turns an error of the SDK into a *machineRefusal or an *actuator.Error with a message that is the same each time.
+// explainError turns an error of the SDK into a *machineRefusedError or an *actuator.Error with a message that is the same each time.
 func (c *accountClient) explainError(operation string, err error) error {
 	if failed, ok := errors.AsType[*assumeRoleError](err); ok {
 		return failed.explain()

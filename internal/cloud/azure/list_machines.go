@@ -22,8 +22,8 @@ const (
 	// maxPages and maxMachines bound what one listing may have; a subscription has at most 25,000 machines in a region.
 	maxPages    = 500
 	maxMachines = 50_000
-	// maxObservedCalls is how many times the timeout of one call all pages together may take.
-	maxObservedCalls = 3
+	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	listTimeoutFactor = 3
 	// maxNameBytes is more than Azure allows for the names of groups and machines.
 	maxNameBytes = 128
 )
@@ -50,7 +50,7 @@ func (c *accountClient) ListMachines(ctx context.Context, groups []string) (map[
 		key := strings.ToLower(group)
 		wanted[key] = append(wanted[key], group)
 	}
-	all, cancel := context.WithTimeout(ctx, maxObservedCalls*c.timeout)
+	all, cancel := context.WithTimeout(ctx, listTimeoutFactor*c.timeout)
 	defer cancel()
 	pages := c.machines.NewListAllPager(&armcompute.VirtualMachinesClientListAllOptions{StatusOnly: new("true")})
 	found, count := map[string][]actuator.Machine{}, 0

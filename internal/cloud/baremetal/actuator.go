@@ -100,7 +100,7 @@ func (a *Actuator) Observe(ctx context.Context, t actuator.Target) ([]actuator.M
 	machines := make([]actuator.Machine, len(t.Machines))
 	errs := a.visitAll(t, namesOf(t), func(i int, c visitor) error {
 		seen, err := c.visit(ctx, func(actuator.MachineState) (powerOrder, error) { return noOrder, nil })
-		machines[i] = actuator.Machine{ID: t.Machines[i].Name, State: a.stops.Follow(c.key, seen)}
+		machines[i] = actuator.Machine{ID: t.Machines[i].Name, State: a.stops.EffectiveState(c.key, seen)}
 		return err
 	})
 	for i, err := range errs {
@@ -123,7 +123,7 @@ func (a *Actuator) Stop(ctx context.Context, t actuator.Target, ids []string) er
 	return a.orderAll(ctx, "stop machines", t, ids, func(c visitor) error {
 		given, err := c.order(ctx, func(seen actuator.MachineState) (powerOrder, error) { return chooseStop(seen, a.stops.Age(c.key)) })
 		if err == nil && given != noOrder {
-			a.stops.Add(c.key)
+			a.stops.Remember(c.key)
 		}
 		return err
 	})

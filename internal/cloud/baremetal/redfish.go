@@ -149,7 +149,7 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 }
 
 func readFailure(answer *http.Response, text []byte) error {
-	failure := &answerError{status: answer.StatusCode, retryAfter: (&rest.RefusalError{Header: answer.Header}).RetryAfter()}
+	failure := &answerError{status: answer.StatusCode, retryAfter: (&rest.StatusError{Header: answer.Header}).RetryAfter()}
 	var content struct {
 		Error struct {
 			Message  string `json:"message"`

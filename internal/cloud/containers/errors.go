@@ -38,7 +38,7 @@ type answerError struct {
 func (e *answerError) Error() string { return fmt.Sprintf("status %d", e.status) }
 
 func readFailure(answer *http.Response, content []byte) error {
-	failure := &answerError{status: answer.StatusCode, retryAfter: (&rest.RefusalError{Header: answer.Header}).RetryAfter()}
+	failure := &answerError{status: answer.StatusCode, retryAfter: (&rest.StatusError{Header: answer.Header}).RetryAfter()}
 	var words struct {
 		Message string `json:"message"`
 	}

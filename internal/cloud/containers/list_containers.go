@@ -122,7 +122,7 @@ func (c *engineClient) machineOf(e *engineContainer, selector string) actuator.M
 	}
 	m.Role = actuator.FindRole(maps.All(e.Labels), nameIn(selector), m.Name)
 	m.State, m.HoldsCapacity = stateOf(e.State)
-	m.State = c.stops.Follow(e.ID, m.State)
+	m.State = c.stops.EffectiveState(e.ID, m.State)
 	return m
 }
 

@@ -71,7 +71,7 @@ func (c *engineClient) sendStop(ctx context.Context, id string) error {
 	if _, isAnswer := errors.AsType[*answerError](err); err == nil || isAnswer || ctx.Err() != nil || !errors.Is(context.Cause(limited), errStopGoesOn) {
 		return err
 	}
-	c.stops.Add(id)
+	c.stops.Remember(id)
 	return nil
 }
 

@@ -76,4 +76,4 @@ func (c *projectAccount) call(ctx context.Context, r computeRequest, result any)
 }
 
 // listTimeout is for all pages of a listing together.
-func (c *projectAccount) listTimeout() time.Duration { return maxListingCalls * c.client.Timeout }
+func (c *projectAccount) listTimeout() time.Duration { return listTimeoutFactor * c.client.Timeout }

@@ -20,7 +20,7 @@ func (c *projectAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
 	}
-	refusal, ok := errors.AsType[*rest.RefusalError](err)
+	refusal, ok := errors.AsType[*rest.StatusError](err)
 	if !ok {
 		return unreachableErrorf(operation, "%s", rest.DescribeMissingAnswer(err))
 	}
@@ -57,7 +57,7 @@ func (c *projectAccount) explainOrder(operation string, taken *takenOrder) error
 }
 
 // readRefusal reads the reason and the words of an error.
-func readRefusal(refusal *rest.RefusalError) (reason, message string) {
+func readRefusal(refusal *rest.StatusError) (reason, message string) {
 	var content struct {
 		Error struct {
 			Message string `json:"message"`
@@ -82,7 +82,7 @@ func readRefusal(refusal *rest.RefusalError) (reason, message string) {
 }
 
 // classOf sorts refusals by what can be done about them: by the reason where one reason has several statuses, otherwise by the status.
-func classOf(refusal *rest.RefusalError, reason string) actuator.ErrorClass {
+func classOf(refusal *rest.StatusError, reason string) actuator.ErrorClass {
 	class := classOfCode(reason)
 	switch {
 	case class != "":

@@ -26,8 +26,8 @@ const (
 	pageSize    = 500
 	maxPages    = 1000
 	maxMachines = 50_000
-	// maxListingCalls is how many times the timeout of one call all pages together may take.
-	maxListingCalls = 3
+	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	listTimeoutFactor = 3
 	// maxFilterBytes keeps the address of a listing short; for more clusters the whole project is listed.
 	maxFilterBytes = 2000
 	maxNameBytes   = 63

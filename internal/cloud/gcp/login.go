@@ -58,7 +58,7 @@ func explainLogin(ctx context.Context, account serviceAccount, err error) error 
 		Description string `json:"error_description"`
 	}
 	_ = json.Unmarshal(failed.Body, &content) // An answer without words still has its status.
-	refusal := rest.RefusalError{Status: failed.Response.StatusCode, Header: failed.Response.Header}
+	refusal := rest.StatusError{Status: failed.Response.StatusCode, Header: failed.Response.Header}
 	switch class := refusal.Class(); {
 	case class == actuator.Throttled:
 		return &actuator.Error{Class: class, Message: "login: Google Cloud takes no more logins at the moment", RetryAfter: refusal.RetryAfter()}

@@ -19,7 +19,7 @@ func (c *regionAccount) explainError(operation string, err error) error {
 	if known, ok := errors.AsType[*actuator.Error](err); ok {
 		return known
 	}
-	refusal, ok := errors.AsType[*rest.RefusalError](err)
+	refusal, ok := errors.AsType[*rest.StatusError](err)
 	if !ok {
 		return unreachableErrorf(operation, "%s", rest.DescribeMissingAnswer(err))
 	}
@@ -43,7 +43,7 @@ func (c *regionAccount) explainError(operation string, err error) error {
 }
 
 // readRefusal reads the code and the words of an error.
-func readRefusal(refusal *rest.RefusalError) (code, message string) {
+func readRefusal(refusal *rest.StatusError) (code, message string) {
 	var content struct {
 		Errors []struct {
 			Code    string `json:"code"`

@@ -22,10 +22,10 @@ const (
 	pageSize    = 100
 	maxPages    = 1000
 	maxMachines = 50_000
-	// maxListingCalls is how many times the timeout of one call all pages together may take.
-	maxListingCalls = 3
-	maxNameBytes    = 128
-	maxAddresses    = 64
+	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	listTimeoutFactor = 3
+	maxNameBytes      = 128
+	maxAddresses      = 64
 )
 
 // vpcInstance is a machine as IBM Cloud tells it, as far as Torpor reads it.
@@ -72,7 +72,7 @@ func (c *regionAccount) ListMachines(ctx context.Context, infraIDs []string) (ma
 	if slices.Contains(infraIDs, "") {
 		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and instances are found by it: set spec.clusterMetadata.infraID")
 	}
-	all, cancel := context.WithTimeout(ctx, maxListingCalls*c.client.Timeout)
+	all, cancel := context.WithTimeout(ctx, listTimeoutFactor*c.client.Timeout)
 	defer cancel()
 	found, count := map[string][]actuator.Machine{}, 0
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}

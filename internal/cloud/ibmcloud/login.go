@@ -51,7 +51,7 @@ func explainLogin(ctx context.Context, apiKey string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	refusal, ok := errors.AsType[*rest.RefusalError](err)
+	refusal, ok := errors.AsType[*rest.StatusError](err)
 	if !ok {
 		return unreachableErrorf(login, "%s", rest.DescribeMissingAnswer(err))
 	}

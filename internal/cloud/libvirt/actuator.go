@@ -84,7 +84,7 @@ func (a *Actuator) ObserveAll(ctx context.Context, t actuator.Target, infraIDs [
 	}
 	var found map[string][]actuator.Machine
 	err := a.connect(ctx, t, list, func(ctx context.Context, c *connection) error {
-		ctx, cancel := context.WithTimeout(ctx, maxListingCalls*a.options.CallTimeout)
+		ctx, cancel := context.WithTimeout(ctx, listTimeoutFactor*a.options.CallTimeout)
 		defer cancel()
 		var err error
 		found, err = c.listMachines(ctx, infraIDs, a.pending)
@@ -146,5 +146,5 @@ func (a *Actuator) connect(ctx context.Context, t actuator.Target, operation str
 		defer c.close()
 		err = do(ctx, c)
 	}
-	return a.describer(d).explainError(ctx, operation, err)
+	return a.errorExplainer(d).explainError(ctx, operation, err)
 }

@@ -95,8 +95,8 @@ func TestADomainOfAnotherDaemonIsAnotherDomain(t *testing.T) {
 // A cluster whose machines another one has too is not stopped, so that nobody may claim the machines of others.
 func TestADaemonThatNobodyListsIsNoOtherHost(t *testing.T) {
 	const host = "host-1.example.com"
-	listed, byAddress := connection{describer: describer{"qemu:///system", true}, place: "a"}, connection{describer: describer{"qemu:///system", true}, place: "b"}
-	unlisted, other := connection{describer: describer{driver: "qemu:///system"}, place: "c"}, connection{describer: describer{driver: "qemu:///system"}, place: "d"}
+	listed, byAddress := connection{errorExplainer: errorExplainer{"qemu:///system", true}, place: "a"}, connection{errorExplainer: errorExplainer{"qemu:///system", true}, place: "b"}
+	unlisted, other := connection{errorExplainer: errorExplainer{driver: "qemu:///system"}, place: "c"}, connection{errorExplainer: errorExplainer{driver: "qemu:///system"}, place: "d"}
 	if listed.accountName(host) != byAddress.accountName(host) {
 		t.Errorf("found two accounts for %s by two addresses, want one", host)
 	}

@@ -39,7 +39,7 @@ var (
 
 // connection is one to a daemon. Several calls may be under way; the daemon answers them in any order.
 type connection struct {
-	describer
+	errorExplainer
 
 	// place is which driver of which daemon it leads to.
 	place   string
@@ -64,7 +64,7 @@ type answer struct {
 
 // dial connects to a daemon, shows who calls, and opens the driver.
 func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
-	if err := a.allow(d); err != nil {
+	if err := a.checkEndpoint(d); err != nil {
 		return nil, err
 	}
 	limited, cancel := context.WithTimeout(ctx, a.options.CallTimeout)
@@ -74,7 +74,7 @@ func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
 		return nil, err
 	}
 	c := &connection{
-		describer: a.describer(d), place: d.driver + " at " + d.address(), conn: conn, timeout: a.options.CallTimeout, ended: make(chan struct{}), waiting: map[uint32]chan answer{},
+		errorExplainer: a.errorExplainer(d), place: d.driver + " at " + d.address(), conn: conn, timeout: a.options.CallTimeout, ended: make(chan struct{}), waiting: map[uint32]chan answer{},
 		stopWatching: context.AfterFunc(ctx, func() { _ = conn.Close() }), // A closed connection ends all calls.
 	}
 	go c.readAnswers()
@@ -85,9 +85,9 @@ func (a *Actuator) dial(ctx context.Context, d daemon) (*connection, error) {
 	return c, nil
 }
 
-// allow lets connections go to servers that a Secret may name. Whoever may write a Secret must not reach servers of the manager's network
+// checkEndpoint lets connections go to servers that a Secret may name. Whoever may write a Secret must not reach servers of the manager's network
 // that nobody else can, nor machines of others that ask for no credentials.
-func (a *Actuator) allow(d daemon) error {
+func (a *Actuator) checkEndpoint(d daemon) error {
 	where := uriKey + " of the credentials Secret"
 	switch {
 	case d.transport == overSocket && a.options.Socket == "":
@@ -119,15 +119,15 @@ func (a *Actuator) dialTransport(ctx context.Context, d daemon) (net.Conn, error
 		return conn, err
 	}
 	encrypted := tls.Client(conn, d.tls)
-	if err := shakeHands(ctx, encrypted); err != nil {
+	if err := handshake(ctx, encrypted); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
 	return encrypted, nil
 }
 
-// shakeHands ends with the byte by which a daemon says that it takes the client's certificate.
-func shakeHands(ctx context.Context, conn *tls.Conn) error {
+// handshake ends with the byte by which a daemon says that it takes the client's certificate.
+func handshake(ctx context.Context, conn *tls.Conn) error {
 	if err := conn.HandshakeContext(ctx); err != nil {
 		if said, ok := errors.AsType[*net.OpError](err); ok && said.Op == "remote error" { // An alert of TLS.
 			return errCertificateRefused

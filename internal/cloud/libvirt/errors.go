@@ -56,8 +56,8 @@ func (e *openingError) Error() string { return "open " + e.driver + ": " + e.err
 // Unwrap returns why.
 func (e *openingError) Unwrap() error { return e.err }
 
-// describer puts errors of one daemon into words for users.
-type describer struct {
+// errorExplainer puts errors of one daemon into words for users.
+type errorExplainer struct {
 	// driver is the URI that the daemon opens.
 	driver string
 	// isTrusted says that the administrator lists the daemon, so that its words may be shown: whoever writes the Secret chooses the server,
@@ -65,12 +65,12 @@ type describer struct {
 	isTrusted bool
 }
 
-func (a *Actuator) describer(d daemon) describer {
-	return describer{driver: d.driver, isTrusted: d.transport == overSocket || a.options.Endpoints.Includes(d.host)}
+func (a *Actuator) errorExplainer(d daemon) errorExplainer {
+	return errorExplainer{driver: d.driver, isTrusted: d.transport == overSocket || a.options.Endpoints.Includes(d.host)}
 }
 
 // explainOrder is explainError for an order about one domain, which may be refused alone.
-func (d describer) explainOrder(ctx context.Context, operation string, err error) error {
+func (d errorExplainer) explainOrder(ctx context.Context, operation string, err error) error {
 	if known, ok := errors.AsType[*orders.RefusedError](err); ok {
 		return known
 	}
@@ -81,7 +81,7 @@ func (d describer) explainOrder(ctx context.Context, operation string, err error
 }
 
 // explainError turns an error into an *actuator.Error with a message that is the same each time.
-func (d describer) explainError(ctx context.Context, operation string, err error) error {
+func (d errorExplainer) explainError(ctx context.Context, operation string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -155,7 +155,7 @@ func classOf(e *daemonError) actuator.ErrorClass {
 }
 
 // describe returns what a daemon says, if it is trusted, without what is different each time.
-func (d describer) describe(e *daemonError) string {
+func (d errorExplainer) describe(e *daemonError) string {
 	const longest = 400
 	if !d.isTrusted || e.message == "" {
 		return fmt.Sprintf("libvirt's error %d", e.code)

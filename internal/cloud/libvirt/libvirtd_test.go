@@ -262,7 +262,7 @@ func (c realCluster) claim(t *testing.T, d domain, element string) {
 	metadata.writeDomain(d)
 	metadata.writeUint(metadataElement)
 	for _, text := range []string{element, "torpor", metadataNamespace} {
-		metadata.writePresent(text)
+		metadata.writeOptional(text)
 	}
 	metadata.writeUint(ofDefinition)
 	_, err := c.keeper.call(t.Context(), procSetMetadata, metadata)

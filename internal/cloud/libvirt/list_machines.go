@@ -16,10 +16,10 @@ import (
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
-// maxListingCalls is how many times the timeout of one call all calls of a listing together may take.
-const maxListingCalls = 3
+// listTimeoutFactor is how many times the timeout of one call all calls of a listing together may take.
+const listTimeoutFactor = 3
 
-// errListTooLong means that a host has more domains than any.
+// errListTooLong means that a host lists more domains than are read.
 var errListTooLong = errors.New("the list has more domains than a host may have")
 
 // listMachines returns the domains of clusters. A host has few domains, and one list is for any number of clusters; what a domain claims

@@ -66,7 +66,7 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 	case stateShutOff, stateShuttingDown:
 		return nil
 	case stateCrashed:
-		return c.acceptOff(ctx, d, c.destroy(ctx, d))
+		return c.ignoreAlreadyOff(ctx, d, c.destroy(ctx, d))
 	case statePaused:
 		if found.reason == pausedShuttingDown {
 			return nil
@@ -79,7 +79,7 @@ func (c *connection) stopDomain(ctx context.Context, id string, pending *pending
 		}
 	}
 	if err := c.shutDown(ctx, d); err != nil {
-		return c.acceptOff(ctx, d, err)
+		return c.ignoreAlreadyOff(ctx, d, err)
 	}
 	if pending.remember(c.place, d) {
 		return &orders.RefusedError{Class: actuator.Other, Code: "no reaction", Message: "the guest was asked to turn off minutes ago and runs; it needs an ACPI daemon or the guest agent; Torpor cuts no power, and virsh destroy does"}
@@ -120,7 +120,7 @@ func (c *connection) startDomain(ctx context.Context, id string, pending *pendin
 	}
 }
 
-// mayBeSoAlready reports whether a daemon refuses to do what may be done already. The driver for tests says so by words only.
+// mayBeSoAlready reports whether an error says that the domain may be in the wanted state already. The driver for tests says so by words only.
 func mayBeSoAlready(err error) bool {
 	said, ok := errors.AsType[*daemonError](err)
 	return ok && (said.code == codeOperationInvalid || strings.HasSuffix(said.message, "already running") || strings.HasSuffix(said.message, "not running"))
@@ -135,8 +135,8 @@ func (c *connection) lookAt(ctx context.Context, id string) (domain, domainState
 	return d, found, err
 }
 
-// acceptOff returns no error for a domain that somebody else has turned off just before.
-func (c *connection) acceptOff(ctx context.Context, d domain, refusal error) error {
+// ignoreAlreadyOff returns no error for a domain that somebody else has turned off just before.
+func (c *connection) ignoreAlreadyOff(ctx context.Context, d domain, refusal error) error {
 	if !mayBeSoAlready(refusal) {
 		return refusal
 	}

@@ -109,7 +109,7 @@ func (c *connection) open(ctx context.Context, driver string) error {
 		return errAuthenticationUnknown
 	}
 	var name xdrWriter
-	name.writePresent(driver)
+	name.writeOptional(driver)
 	name.writeUint(noFlags)
 	_, err = c.call(ctx, procConnectOpen, name)
 	return err
@@ -212,7 +212,7 @@ func (c *connection) readMetadata(ctx context.Context, d domain, flags uint32) (
 	var arguments xdrWriter
 	arguments.writeDomain(d)
 	arguments.writeUint(metadataElement)
-	arguments.writePresent(metadataNamespace)
+	arguments.writeOptional(metadataNamespace)
 	arguments.writeUint(flags)
 	r, err := c.call(ctx, procGetMetadata, arguments)
 	if err != nil {

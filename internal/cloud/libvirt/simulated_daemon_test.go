@@ -158,7 +158,7 @@ func (s *simulatedDaemon) answer(procedure, serial uint32, r *xdrReader) []byte 
 		w = xdrWriter{}
 		w.writeUint(failed.code)
 		w.writeUint(10) // The hypervisor's driver says so.
-		w.writePresent(failed.message)
+		w.writeOptional(failed.message)
 		return buildFrame(procedure, serial, statusError, w.content)
 	case err != nil:
 		return nil

@@ -29,8 +29,8 @@ func (w *xdrWriter) writeString(s string) {
 	}
 }
 
-// writePresent writes a string that might be absent, and is not.
-func (w *xdrWriter) writePresent(s string) {
+// writeOptional writes a string that might be absent, and is not.
+func (w *xdrWriter) writeOptional(s string) {
 	w.writeUint(1)
 	w.writeString(s)
 }

@@ -24,10 +24,10 @@ const (
 	pageSize   = 500
 	maxPages   = 1000
 	maxServers = 50_000
-	// maxListingCalls is how many times the timeout of one call all pages together may take.
-	maxListingCalls = 3
-	maxNameBytes    = 255
-	maxAddresses    = 64
+	// listTimeoutFactor is how many times the timeout of one call all pages together may take.
+	listTimeoutFactor = 3
+	maxNameBytes      = 255
+	maxAddresses      = 64
 )
 
 // ListMachines implements rest.OneByOneAccount. One listing of the whole project is for any number of clusters: the API finds servers by
@@ -37,7 +37,7 @@ func (c *projectClient) ListMachines(ctx context.Context, infraIDs []string) (ma
 		return nil, actuator.Errorf(actuator.Other, "the infraID is empty, and servers are found by it: set spec.clusterMetadata.infraID")
 	}
 	found := map[string][]actuator.Machine{}
-	err := c.call(ctx, list, maxListingCalls*c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
+	err := c.call(ctx, list, listTimeoutFactor*c.timeout, func(ctx context.Context, compute *gophercloud.ServiceClient) error {
 		pages, count := 0, 0
 		// Every page is read before anything is decided: a server on a page that is missing would look gone, and the cluster would count as
 		// stopped while it runs.

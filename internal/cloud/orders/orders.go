@@ -33,7 +33,8 @@ type RefusedError struct {
 func (r *RefusedError) Error() string { return r.Code + ": " + r.Message }
 
 // Run calls order for each machine of the clusters, by its ID, and returns an error for each cluster as actuator.BatchActuator wants it.
-// order returns a *RefusedError for what is of one machine. Once the cloud has said what holds for the whole account, no more calls are made.
+// order returns a *RefusedError for what is of one machine. Once the cloud has said what holds for the whole account, no more calls are
+// made, nor after so many without an answer as are made at once.
 func Run(operation string, clusters [][]string, order func(id string) error) []error {
 	var ofAccount atomic.Pointer[error]
 	var silent atomic.Int32

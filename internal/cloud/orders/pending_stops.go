@@ -26,8 +26,8 @@ type PendingStops struct {
 
 type pendingStop struct{ first, last time.Time }
 
-// Add notes a stop that was taken. Orders that follow within twice the window of each other are one stop.
-func (p *PendingStops) Add(id string) {
+// Remember notes a stop that was taken. Orders that follow within twice the window of each other are one stop.
+func (p *PendingStops) Remember(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.Clock.Now()
@@ -62,8 +62,9 @@ func (p *PendingStops) IsPending(id string) bool {
 	return isKnown && p.Clock.Since(stop.last) < p.Window
 }
 
-// Follow returns the state of a machine, by the one that the cloud shows.
-func (p *PendingStops) Follow(id string, seen actuator.MachineState) actuator.MachineState {
+// EffectiveState returns the state of a machine: stopping for one with a pending stop that the cloud shows as running. A stop of a machine that
+// runs no more is forgotten.
+func (p *PendingStops) EffectiveState(id string, seen actuator.MachineState) actuator.MachineState {
 	switch {
 	case seen != actuator.Running:
 		p.ForgetMachine(id)

@@ -50,13 +50,13 @@ func BoundClient(transport http.RoundTripper) *http.Client {
 }
 
 // Call makes one call, with body as JSON unless it is nil, and reads the JSON of the answer into result unless that is nil. It returns the
-// error of ctx if that ended, a *RefusalError if the cloud refused, and ErrNotJSON, egress.ErrAnswerTooLarge or another error otherwise.
+// error of ctx if that ended, a *StatusError if the cloud refused, and ErrNotJSON, egress.ErrAnswerTooLarge or another error otherwise.
 func (c *APIClient) Call(ctx context.Context, method, url string, body, result any) error {
 	limited, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	err := c.callOnce(limited, method, url, body, result)
 	// A token may end before its time; whoever has another then gets in.
-	if refusal, ok := errors.AsType[*RefusalError](err); ok && refusal.Status == http.StatusUnauthorized && refusal.token != "" {
+	if refusal, ok := errors.AsType[*StatusError](err); ok && refusal.Status == http.StatusUnauthorized && refusal.token != "" {
 		c.Tokens.drop(refusal.token)
 		err = c.callOnce(limited, method, url, body, result)
 	}
@@ -87,7 +87,7 @@ func (c *APIClient) callOnce(ctx context.Context, method, url string, body, resu
 	request.Header.Set("Authorization", "Bearer "+token)
 	request.Header.Set("Content-Type", "application/json")
 	err = Send(c.HTTP, request, result)
-	if refusal, ok := errors.AsType[*RefusalError](err); ok {
+	if refusal, ok := errors.AsType[*StatusError](err); ok {
 		refusal.token = token
 	}
 	return err
@@ -112,7 +112,7 @@ func Send(client RequestSender, request *http.Request, result any) error {
 		return fmt.Errorf("read the answer: %w", err)
 	}
 	if answer.StatusCode < http.StatusOK || answer.StatusCode >= http.StatusMultipleChoices {
-		return &RefusalError{Status: answer.StatusCode, Header: answer.Header, Body: content}
+		return &StatusError{Status: answer.StatusCode, Header: answer.Header, Body: content}
 	}
 	if result == nil {
 		return nil

@@ -75,7 +75,7 @@ func TestWhoIsRefusedAsksTwiceAtMost(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	})
 	err := client.Call(t.Context(), http.MethodGet, url, nil, nil)
-	refusal, ok := errors.AsType[*RefusalError](err)
+	refusal, ok := errors.AsType[*StatusError](err)
 	if !ok || refusal.Class() != actuator.CredentialsInvalid || calls.Load() != 2 {
 		t.Errorf("found %v after %d calls, want class %q after two", err, calls.Load(), actuator.CredentialsInvalid)
 	}
@@ -87,7 +87,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	})
 	client, _ := newClient(time.Hour)
 	err := client.Call(t.Context(), http.MethodPost, serve(t, http.RedirectHandler(stranger, http.StatusTemporaryRedirect).ServeHTTP), map[string]string{"a": "b"}, nil)
-	if refusal, ok := errors.AsType[*RefusalError](err); !ok || refusal.Class() != actuator.Unreachable {
+	if refusal, ok := errors.AsType[*StatusError](err); !ok || refusal.Class() != actuator.Unreachable {
 		t.Errorf("found %v, want class %q", err, actuator.Unreachable)
 	}
 }
@@ -151,7 +151,7 @@ func TestRefusalsAreSorted(t *testing.T) {
 		"a redirect, which is not followed": {http.StatusFound, "", actuator.Unreachable, 0},
 		"a request that makes no sense":     {http.StatusBadRequest, "", actuator.Other, 0},
 	} {
-		refusal := RefusalError{Status: row.status, Header: http.Header{"Retry-After": {row.after}}}
+		refusal := StatusError{Status: row.status, Header: http.Header{"Retry-After": {row.after}}}
 		if class, pause := refusal.Class(), refusal.RetryAfter(); class != row.class || pause != row.pause {
 			t.Errorf("%s: found %q and %s, want %q and %s", name, class, pause, row.class, row.pause)
 		}

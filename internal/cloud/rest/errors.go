@@ -30,8 +30,8 @@ const (
 // ErrNotJSON is an answer that is not the API's.
 var ErrNotJSON = errors.New("the answer is not the JSON that was expected")
 
-// RefusalError is an answer that says that something failed.
-type RefusalError struct {
+// StatusError is an answer that says that something failed.
+type StatusError struct {
 	Status int
 	Header http.Header
 	Body   []byte
@@ -40,10 +40,10 @@ type RefusalError struct {
 }
 
 // Error implements error.
-func (r *RefusalError) Error() string { return fmt.Sprintf("status %d", r.Status) }
+func (r *StatusError) Error() string { return fmt.Sprintf("status %d", r.Status) }
 
 // RetryAfter returns how long the cloud wants to be left alone.
-func (r *RefusalError) RetryAfter() time.Duration { return ReadRetryAfter(r.Header) }
+func (r *StatusError) RetryAfter() time.Duration { return ReadRetryAfter(r.Header) }
 
 // ReadRetryAfter returns how long a cloud wants to be left alone, as far as that is believed.
 func ReadRetryAfter(header http.Header) time.Duration {
@@ -55,7 +55,7 @@ func ReadRetryAfter(header http.Header) time.Duration {
 }
 
 // Class sorts answers by what can be done about them, as far as the status tells.
-func (r *RefusalError) Class() actuator.ErrorClass {
+func (r *StatusError) Class() actuator.ErrorClass {
 	switch {
 	case r.Status == http.StatusUnauthorized:
 		return actuator.CredentialsInvalid

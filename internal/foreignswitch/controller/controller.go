@@ -109,10 +109,10 @@ func observe(_ context.Context, a *torporv1alpha1.StopAdapter) (*observation, er
 
 func (c Controller) act(ctx context.Context, seen *observation, plan adapterPlan) error {
 	a := seen.adapter
-	if !plan.Runs || !c.groups.isOf(a) {
+	if !plan.Runs || !c.groups.isCurrent(a) {
 		c.groups.remove(ctx, a.Name)
 	}
-	if !plan.Runs || c.groups.isOf(a) {
+	if !plan.Runs || c.groups.isCurrent(a) {
 		return nil
 	}
 	setup := stopadapter.Controller{Clock: c.Clock, Kind: seen.kind, Observer: c.Observer, Metrics: c.Metrics, Ends: c.Ends}.SetupWithManager

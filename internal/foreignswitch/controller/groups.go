@@ -39,8 +39,8 @@ func (g *adapterGroups) add(a *torporv1alpha1.StopAdapter, group *conditional.Gr
 	g.all[a.Name] = adapterGroup{group, string(a.UID), a.Generation}
 }
 
-// isOf reports whether the controller is there that an adapter asks for.
-func (g *adapterGroups) isOf(a *torporv1alpha1.StopAdapter) bool {
+// isCurrent reports whether the controller is there that an adapter asks for.
+func (g *adapterGroups) isCurrent(a *torporv1alpha1.StopAdapter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	is, isThere := g.all[a.Name]

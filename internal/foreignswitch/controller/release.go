@@ -30,10 +30,10 @@ const (
 	releasePage = 500
 )
 
-// finalize gives back what a deleted adapter has stopped. Objects of a kind that is not served any more are gone. What cannot be given back
+// finalize restores what a deleted adapter has stopped. Objects of a kind that is not served any more are gone. What cannot be restored
 // in time is left as it is, and told.
 func (c Controller) finalize(ctx context.Context, a *torporv1alpha1.StopAdapter) (time.Duration, error) {
-	c.groups.remove(ctx, a.Name) // Whoever stops the kind would go on to.
+	c.groups.remove(ctx, a.Name) // The controller of the kind would go on stopping objects.
 	err := c.release(ctx, a)
 	if err == nil {
 		return 0, nil

@@ -80,7 +80,7 @@ func (c confirmedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 // Order has machines of a cluster stopped, started or terminated, and returns at once. Machines that were refused rest for a time. A
 // refusal stands until the cloud has taken an order: Look tells it.
 func (s *Service) Order(name types.NamespacedName, verb Verb, ids []string, rest time.Duration) {
-	s.orderAfterCheck(name, verb, StopOrder{IDs: ids}, rest)
+	s.queueOrder(name, verb, StopOrder{IDs: ids}, rest)
 }
 
 // StopOrder is that machines are to be stopped before others are stopped or terminated.
@@ -88,10 +88,10 @@ type StopOrder struct{ IDs, StoppedLater, TerminatedLater []string }
 
 // OrderStop is an Order to stop machines before others. None is stopped without the rights that are needed later.
 func (s *Service) OrderStop(name types.NamespacedName, wanted StopOrder, rest time.Duration) {
-	s.orderAfterCheck(name, StopVerb, wanted, rest)
+	s.queueOrder(name, StopVerb, wanted, rest)
 }
 
-func (s *Service) orderAfterCheck(name types.NamespacedName, verb Verb, wanted StopOrder, rest time.Duration) {
+func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOrder, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.clusters[name]
@@ -143,14 +143,14 @@ func (a *account) orderTime(verb Verb) (time.Time, bool) {
 	return later(first.Add(gatherTime), a.nextOrder), isDue
 }
 
-// clusterOrder is an order that leaves.
+// clusterOrder is an order that is being sent.
 type clusterOrder struct {
 	*order
 	name   types.NamespacedName
 	target actuator.Target
-	// sent are the machines that the cloud has not taken the order for yet.
-	sent []string
-	err  error
+	// unaccepted are the machines that the cloud has not accepted the order for yet.
+	unaccepted []string
+	err        error
 	// isStale says that the hub wants something else by now, and mayBeDone that the cloud may have carried it out before.
 	isStale, mayBeDone bool
 }
@@ -160,7 +160,7 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	var batch []*clusterOrder
 	for name, o := range a.pending {
 		if o.verb == verb {
-			batch = append(batch, &clusterOrder{order: o, name: name, target: a.clusters[name].Target, sent: o.ids})
+			batch = append(batch, &clusterOrder{order: o, name: name, target: a.clusters[name].Target, unaccepted: o.ids})
 		}
 	}
 	slices.SortFunc(batch, func(x, y *clusterOrder) int { return x.since.Compare(y.since) })
@@ -243,7 +243,7 @@ func give(ctx context.Context, do giveAll, batch []*clusterOrder) []*clusterOrde
 	leaving := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
 	var ids [][]string
 	for _, o := range leaving {
-		ids = append(ids, o.sent)
+		ids = append(ids, o.unaccepted)
 	}
 	if len(leaving) > 0 {
 		for i, err := range do(ctx, leaving[0].target, ids) {
@@ -274,8 +274,8 @@ func (s *Service) giveConfirmed(ctx context.Context, do giveAll, orders []*clust
 			return // What is refused by now is ordered again later, by the passes.
 		}
 		for _, o := range again {
-			o.sent = o.refusedMachines()
-			o.mayBeDone = o.mayBeDone || actuator.ClassOf(o.err) == actuator.Unreachable || len(o.sent) < len(o.ids)
+			o.unaccepted = o.refusedMachines()
+			o.mayBeDone = o.mayBeDone || actuator.ClassOf(o.err) == actuator.Unreachable || len(o.unaccepted) < len(o.ids)
 			o.err = nil
 		}
 		orders = again
@@ -356,7 +356,7 @@ func (o *clusterOrder) refusedMachines() []string {
 	if known, ok := errors.AsType[*actuator.Error](o.err); ok && len(known.RefusedIDs) > 0 {
 		return known.RefusedIDs
 	}
-	return o.sent
+	return o.unaccepted
 }
 
 // noteAnswer keeps which machines the cloud has refused, and returns those for which it has taken the order.

@@ -63,17 +63,17 @@ type account struct {
 	isLooking  bool
 	isOrdering map[Verb]bool
 	pending    map[types.NamespacedName]*order
-	// nextLook and nextOrder are not to be anticipated.
+	// No look begins before nextLook, and no order is sent before nextOrder.
 	nextLook, nextOrder time.Time
-	// nextTurn is when clusters that are off are looked at next.
-	nextTurn time.Time
+	// nextOffLook is when clusters that are off are looked at next.
+	nextOffLook time.Time
 	// pause is how long the account rests after the next throttled call; zero while it is not throttled.
 	pause time.Duration
 }
 
 func newAccount(key string, batch actuator.BatchActuator, now time.Time) *account {
 	return &account{
-		key: key, batch: batch, nextTurn: now.Add(turnInterval), clusters: map[types.NamespacedName]*cluster{}, wanted: map[types.NamespacedName]demand{},
+		key: key, batch: batch, nextOffLook: now.Add(turnInterval), clusters: map[types.NamespacedName]*cluster{}, wanted: map[types.NamespacedName]demand{},
 		isOrdering: map[Verb]bool{}, pending: map[types.NamespacedName]*order{},
 	}
 }
@@ -83,7 +83,7 @@ type demand struct {
 	due time.Time
 	// interval is when to look again if nothing has changed; zero is never.
 	interval time.Duration
-	// isAwaited says that a pass has ended to wait for the answer.
+	// isAwaited says that a pass returned reconcile.ErrPending, and is run again when the look is done.
 	isAwaited bool
 }
 
@@ -126,12 +126,12 @@ func (s *Service) takeJobs() ([]func(context.Context), time.Duration) {
 	var jobs []func(context.Context)
 	next := now.Add(idleInterval)
 	for _, a := range s.accounts {
-		a.takeTurn(now)
-		next = earlier(next, a.nextTurn)
+		a.queueOffClusters(now)
+		next = earlier(next, a.nextOffLook)
 		if at, ok := a.lookTime(); ok && at.After(now) {
 			next = earlier(next, at)
 		} else if ok {
-			names := a.takeLook(now)
+			names := a.listDue(now)
 			a.isLooking = true
 			jobs = append(jobs, func(ctx context.Context) { s.lookAt(ctx, a, names) })
 		}
@@ -179,8 +179,8 @@ func (a *account) lookTimeOf(d demand) (time.Time, bool) {
 	return later(d.due, a.nextLook), !a.isLooking
 }
 
-// takeLook returns the clusters that are due: first those that somebody waits for, then settled ones whose turn comes anyway.
-func (a *account) takeLook(now time.Time) []types.NamespacedName {
+// listDue returns the clusters that are due: first those that somebody waits for, then settled ones whose turn comes anyway.
+func (a *account) listDue(now time.Time) []types.NamespacedName {
 	var names, companions []types.NamespacedName
 	isDrift := true
 	for name, d := range a.wanted {
@@ -201,12 +201,12 @@ func (a *account) takeLook(now time.Time) []types.NamespacedName {
 	return names[:min(len(names), maxLook)]
 }
 
-// takeTurn has clusters looked at that are off, if it is time: those first that have not been for longest.
-func (a *account) takeTurn(now time.Time) {
-	if now.Before(a.nextTurn) {
+// queueOffClusters has clusters looked at that are off, if it is time: those first that have not been for longest.
+func (a *account) queueOffClusters(now time.Time) {
+	if now.Before(a.nextOffLook) {
 		return
 	}
-	a.nextTurn = now.Add(turnInterval)
+	a.nextOffLook = now.Add(turnInterval)
 	var off []*cluster
 	for name, c := range a.clusters {
 		if _, isWanted := a.wanted[name]; !isWanted && c.isOff() && c.isOlderThan(sharedLookAge, now) {

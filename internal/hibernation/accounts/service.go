@@ -198,8 +198,8 @@ func (s *Service) forget(name types.NamespacedName) {
 	}
 }
 
-// ExpectPass ends a pass that has used what it was told, and says when the next one runs without a reason.
-func (s *Service) ExpectPass(name types.NamespacedName, after time.Duration) {
+// FinishPass ends a pass that has used what it was told, and says when the next one runs without a reason.
+func (s *Service) FinishPass(name types.NamespacedName, after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.clusters[name]; known != nil {
@@ -264,8 +264,8 @@ func (s *Service) wakeUp() {
 	}
 }
 
-// visible returns the snapshot as it is evidence: what was looked at before an order, or so soon after it that the cloud may not
-// show it yet, says nothing against the order. The one that is leaving comes after the one that was taken.
+// visible returns the snapshot with the orders applied that the cloud may not show yet: what was looked at before an order, or right after
+// it, says nothing against the order. The order that is being sent comes after the one that was accepted.
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot
 	seen.Machines = slices.Clone(seen.Machines)

@@ -908,5 +908,5 @@ func (f *fleet) pass(name string, shouldRun bool) {
 		f.service.Order(named(name), verb, ids, 0)
 	}
 	f.service.Watch(named(name), 2*time.Second)
-	f.service.ExpectPass(named(name), time.Second)
+	f.service.FinishPass(named(name), time.Second)
 }

@@ -28,7 +28,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 	spec := hibernation.EffectivePowerState(cd.Spec.PowerState, stops, scheduled)
 	switch {
 	case stops.Holds():
-		requestedBy, requestedAt = stops.Newest().By, stops.Newest().Since.Time
+		requestedBy, requestedAt = stops.RequestedStop().By, stops.RequestedStop().Since.Time
 	case scheduled != nil:
 		requestedBy, requestedAt = scheduled.Stops[0].By, scheduled.Stops[0].Since.Time
 	}
@@ -56,7 +56,7 @@ func (c Controller) observeObject(cd *hivev1.ClusterDeployment) hibernation.Obse
 // isEndOverdue reports whether the time of a stop is over and its record does not say so yet.
 func (c Controller) isEndOverdue(cd *hivev1.ClusterDeployment) bool {
 	before := stoprecord.Records(cd.Status.Stops)
-	return before.Holds() && stoprecord.NextRecords(before, readStopRequest(cd), c.Clock.Now()).HasEnded()
+	return before.Holds() && stoprecord.NextRecords(before, readStopRequest(cd), c.Clock.Now()).HasExpired()
 }
 
 // readStopRequest reads what the object asks for.

@@ -51,7 +51,7 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	if seen.version != "" && (cd.Status.ClusterVersionStatus == nil || cd.Status.ClusterVersionStatus.Desired.Version != seen.version) {
 		cd.Status.ClusterVersionStatus = &hivev1.ClusterVersionStatus{Desired: hivev1.Release{Version: seen.version}}
 	}
-	c.accounts.ExpectPass(seen.name, plan.RequeueAfter)
+	c.accounts.FinishPass(seen.name, plan.RequeueAfter)
 	return reconcile.FollowUp{
 		RemembersLater: isResumeRecent(plan.Record, seen.Now),
 		Rule:           plan.Rule, RequeueAfter: max(plan.RequeueAfter, seen.ownerInterval), Events: events,

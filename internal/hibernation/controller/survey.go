@@ -85,7 +85,7 @@ func stopOf(o hibernation.Observed) stopcheck.StopWindow {
 	stop := stopcheck.StopWindow{Now: o.Now, Since: o.Now}
 	switch {
 	case o.Stops.Holds():
-		newest := o.Stops.Newest()
+		newest := o.Stops.RequestedStop()
 		stop.Since = newest.Since.Time
 		if newest.Until != nil {
 			stop.Until = newest.Until.Time

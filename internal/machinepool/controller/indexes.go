@@ -73,8 +73,8 @@ func readGate(cd *hivev1.ClusterDeployment, now time.Time) poolGate {
 	return gate
 }
 
-// gateChanged lets through what changes whether, how and with what a cluster is dialled. It compares at the beginning of all time: that a
-// cluster has run for too long is no change before it is reported.
+// gateChanged lets through what changes whether, how and with what a cluster is dialled. It compares both at the zero time, so that
+// only a change of the object counts, and not that time has passed.
 func gateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isBefore := e.ObjectOld.(*hivev1.ClusterDeployment)

@@ -75,7 +75,7 @@ func isOlder(a, b *hivev1.MachinePool) bool {
 	return a.CreationTimestamp.Before(&b.CreationTimestamp)
 }
 
-// listPools returns the pools of a cluster, by name. What the cache holds is only read.
+// listPools returns the pools of a cluster, in any order. What the cache holds is only read.
 func (c Controller) listPools(ctx context.Context, cluster types.NamespacedName) ([]hivev1.MachinePool, error) {
 	var list hivev1.MachinePoolList
 	if err := c.client.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingFields{byCluster: cluster.Name}, client.UnsafeDisableDeepCopy); err != nil {

@@ -60,7 +60,7 @@ func refuse(reason, message string, cause error) error {
 
 func newPoolRunner(connector clusterjobs.Connector, now clock.PassiveClock, metrics *Metrics) *poolRunner {
 	r := &poolRunner{Connector: connector, clock: now, metrics: metrics}
-	r.Runner = clusterjobs.NewRunner(r.do, machinepool.NoteAnswer)
+	r.Runner = clusterjobs.NewRunner(r.do, machinepool.NextAttempt)
 	return r
 }
 
@@ -142,7 +142,7 @@ func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSe
 		if err != nil {
 			return fmt.Errorf("read a MachineSet: %w", err)
 		}
-		if c.job.MayOwn(&set) {
+		if c.job.Owns(&set) {
 			sets = append(sets, set)
 		}
 		return nil

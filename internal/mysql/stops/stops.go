@@ -81,14 +81,14 @@ type reader struct {
 func (r reader) read(annotation stoprecord.AnnotationSwitch, isStopped bool, before stoprecord.Records) Switch {
 	s := Switch{Annotation: annotation, until: annotation.UntilAnnotation(r.cluster.Annotations), Before: before}
 	s.Records = stoprecord.NextRecords(before, annotation.ReadRequest(r.cluster, isStopped), r.now)
-	newest := s.Records.Newest()
+	newest := s.Records.RequestedStop()
 	if newest == nil {
 		return s
 	}
-	s.IsOverdue = s.Records.HasEnded()
+	s.IsOverdue = s.Records.HasExpired()
 	newest.EndedAt, newest.StartedBy = nil, ""
 	// A status without the stop will not have its end either: something drops it, and the stop must end all the same.
-	s.IsEndSaved = s.IsOverdue && (before.Newest() == nil || s.Records.IsEndSavedIn(before))
+	s.IsEndSaved = s.IsOverdue && (before.RequestedStop() == nil || s.Records.IsEndSavedIn(before))
 	return s
 }
 
@@ -125,7 +125,7 @@ func (s Switch) Events(action string) []decision.Event {
 // what is about to end them.
 func (s Switch) End(now time.Time) stoprecord.Records {
 	if s.IsEndSaved {
-		newest := s.Records.Newest()
+		newest := s.Records.RequestedStop()
 		newest.EndedAt, newest.StartedBy, newest.Requested = new(metav1.NewTime(now)), torporv1alpha1.UntilAnnotation, false
 	}
 	return s.AnnounceEnd()
@@ -133,7 +133,7 @@ func (s Switch) End(now time.Time) stoprecord.Records {
 
 // AnnounceEnd returns the records of an overdue stop with what is about to end it.
 func (s Switch) AnnounceEnd() stoprecord.Records {
-	if newest := s.Records.Newest(); newest != nil && s.IsOverdue {
+	if newest := s.Records.RequestedStop(); newest != nil && s.IsOverdue {
 		newest.StartedBy = torporv1alpha1.UntilAnnotation
 	}
 	return s.Records
@@ -160,7 +160,7 @@ func (s Switches) OverdueDuration(now time.Time) time.Duration {
 	var longest time.Duration
 	for _, one := range s.all() {
 		if one.IsOverdue {
-			longest = max(longest, now.Sub(one.Records.Newest().Until.Time))
+			longest = max(longest, now.Sub(one.Records.RequestedStop().Until.Time))
 		}
 	}
 	return longest
@@ -170,7 +170,7 @@ func (s Switches) OverdueDuration(now time.Time) time.Duration {
 func (s Switches) NextEnd() time.Time {
 	var next time.Time
 	for _, one := range s.all() {
-		newest := one.Records.Newest()
+		newest := one.Records.RequestedStop()
 		if newest == nil || newest.Until == nil || one.IsOverdue {
 			continue
 		}
@@ -190,7 +190,7 @@ func (s Switches) ListEnding() (annotations []string, areAll bool) {
 		}
 	}
 	areAll = !slices.ContainsFunc(s.all(), func(one Switch) bool {
-		return one.Records.Newest() != nil && !slices.Contains(annotations, one.Annotation.Name)
+		return one.Records.RequestedStop() != nil && !slices.Contains(annotations, one.Annotation.Name)
 	})
 	return annotations, areAll
 }

@@ -37,7 +37,7 @@ type memberWrite struct {
 	stops torporv1alpha1.ScheduledStop
 }
 
-// act writes the stops that differ into the status of the members. Those of other Slumbers and the rest of the status are other field
+// act writes the stops that differ into the status of the members, or into an annotation of those without one of Torpor's. Those of other Slumbers and the rest of the status are other field
 // managers'.
 func (c Controller) act(ctx context.Context, seen *observation, plan slumber.Plan) error {
 	writes := listWrites(seen, plan)
@@ -149,7 +149,7 @@ func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (ti
 			}
 		}
 	}
-	if left := c.Members.awaitUntil().Sub(c.Clock.Now()); len(missing) > 0 && left > 0 {
+	if left := c.Members.kindsAwaitedUntil().Sub(c.Clock.Now()); len(missing) > 0 && left > 0 {
 		return min(left, awaitInterval), errors.Join(failures...)
 	}
 	return 0, errors.Join(failures...)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller runs the decisions of package slumber: a pass reads what a Slumber selects, lets slumber.Decide decide, writes the
-// stops that differ into the status of the members, and reports. It writes several objects in a pass, and never the spec of any.
+// stops that differ into the status of the members, or into an annotation where a kind has no status of Torpor's, and reports. It writes
+// several objects in a pass, and never the spec of any.
 package controller
 
 import (
@@ -72,7 +73,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client, c.live = mgr.GetClient(), mgr.GetAPIReader()
 	c.Metrics.cache.Use(mgr.GetClient())
 	workers := reconcile.WorkerOptions{Count: 4, PassTimeout: 2 * time.Minute, MinBackoff: time.Second, MaxBackoff: 2 * time.Minute}
-	ends := reconcile.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakeDue(s, c.Clock.Now()) }, nil)
+	ends := reconcile.TrackEnds(c.Ends, Name, func(s *torporv1alpha1.Slumber) bool { return slumber.IsWakePending(s, c.Clock.Now()) }, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(Name).
 		For(&torporv1alpha1.Slumber{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
@@ -139,7 +140,7 @@ type memberObject struct {
 // observe reads the members from the cache.
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
 	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
-	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.awaitUntil()
+	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.kindsAwaitedUntil()
 	for _, kind := range c.listKinds() {
 		objects, isServed, err := listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
 		if err != nil {

@@ -94,8 +94,8 @@ func (m *MemberKinds) enqueue(ctx context.Context, namespace string) {
 	}
 }
 
-// awaitUntil is until when a kind that is missing may still come; zero where none is announced.
-func (m *MemberKinds) awaitUntil() time.Time {
+// kindsAwaitedUntil is until when a kind that is missing may still come; zero where none is announced.
+func (m *MemberKinds) kindsAwaitedUntil() time.Time {
 	if m == nil {
 		return time.Time{}
 	}

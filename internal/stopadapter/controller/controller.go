@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package controller stops and restores the objects of one kind with a switch: a pass reads an object and who scales it, lets
-// stopadapter.Decide decide, and writes what differs at once. It writes fields of the spec of others' objects, and never a status.
+// stopadapter.Decide decide, and writes what differs at once. It writes the fields that the adapter names in others' objects
+// and its own annotations, and never a status.
 package controller
 
 import (
@@ -131,7 +132,7 @@ func (c Controller) tellObserver() handler.EventHandler {
 // observe reads who else decides about an object.
 func (c Controller) observe(ctx context.Context, obj *unstructured.Unstructured) (stopadapter.ObservedSwitch, error) {
 	seen := stopadapter.ObservedSwitch{
-		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch.Operations, Refusal: stopadapter.DescribeOwner(obj),
+		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch.Operations, Refusal: stopadapter.RefuseOwned(obj),
 		Manager: stopadapter.FindManager(obj, stopadapter.ListPaths(c.Kind.Switch.Operations)),
 	}
 	if !c.Kind.Switch.IsScaled || seen.Refusal != "" {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// stoppedValue is the only value of an annotation that stops something.
+	// stoppedValue is what an annotation that is on or off has where something is stopped.
 	stoppedValue = "true"
 	// managerPrefix is what the names of the manager's field managers begin with.
 	managerPrefix = "torpor-"
@@ -57,8 +57,8 @@ func NextOfSlumber(r Request, isChanged bool) map[string]string {
 
 // NextOfWorkload returns the annotations of a Deployment, a StatefulSet, a CronJob or an object of a StopAdapter.
 func NextOfWorkload(r Request) map[string]string {
-	if r.replacesAll() {
-		r.Sent = r.withoutReplacement()
+	if r.overwritesRecord() {
+		r.Sent = r.withRecordRestored()
 	}
 	of := stopadapter.AnnotationSwitch()
 	return r.nextAnnotations(switchChange{of: of, wasStopped: r.Before[of.Name] == stoppedValue, isStopped: r.Sent[of.Name] == stoppedValue})
@@ -68,20 +68,20 @@ func isOfSlumber(name string) bool {
 	return strings.HasPrefix(name, torporv1alpha1.SlumberAnnotationPrefix)
 }
 
-// isOwn reports whether an annotation is one of Torpor's.
-func isOwn(name string) bool {
+// isTorporAnnotation reports whether an annotation is one of Torpor's.
+func isTorporAnnotation(name string) bool {
 	return strings.HasPrefix(name, torporv1alpha1.GroupVersion().Group+"/") || isOfSlumber(name)
 }
 
-// replacesAll reports whether a request replaces all annotations at once, as kubectl rollout undo does by those of an old ReplicaSet. The record is
-// the manager's, by the names of its field managers; whoever else changes it asks for nothing.
-func (r Request) replacesAll() bool {
+// overwritesRecord reports whether somebody else than the manager changes Torpor's record, as kubectl rollout undo does, which replaces all
+// annotations by those of an old ReplicaSet. The record is the manager's, by the names of its field managers; whoever else changes it asks for nothing.
+func (r Request) overwritesRecord() bool {
 	if strings.HasPrefix(r.FieldManager, managerPrefix) {
 		return false
 	}
 	var changed []string
 	for name := range r.Before {
-		if isOwn(name) && !r.keeps(name) {
+		if isTorporAnnotation(name) && !r.keeps(name) {
 			changed = append(changed, name)
 		}
 	}
@@ -89,16 +89,16 @@ func (r Request) replacesAll() bool {
 		slices.Contains(changed, torporv1alpha1.RestoreAnnotation) && slices.ContainsFunc(changed, isOfSlumber)
 }
 
-// withoutReplacement are the annotations that are sent, but for Torpor's, which are as they were.
-func (r Request) withoutReplacement() map[string]string {
+// withRecordRestored are the annotations that are sent, but for Torpor's, which are as they were.
+func (r Request) withRecordRestored() map[string]string {
 	next := map[string]string{}
 	for name, value := range r.Sent {
-		if !isOwn(name) {
+		if !isTorporAnnotation(name) {
 			next[name] = value
 		}
 	}
 	for name, value := range r.Before {
-		if isOwn(name) {
+		if isTorporAnnotation(name) {
 			next[name] = value
 		}
 	}

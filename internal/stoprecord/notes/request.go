@@ -30,13 +30,13 @@ type switchChange struct {
 	wasStopped, isStopped bool
 }
 
-func (c switchChange) isSet() bool { return c.wasStopped != c.isStopped }
+func (c switchChange) isChanged() bool { return c.wasStopped != c.isStopped }
 
 // nextAnnotations returns the annotations with which a request goes on: what is noted, without what went with a stop.
 func (r Request) nextAnnotations(changes ...switchChange) map[string]string {
 	next := r.copySent()
 	for _, c := range changes {
-		if !c.isSet() {
+		if !c.isChanged() {
 			r.restore(next, c.of.RequestedBy)
 			r.restore(next, c.of.RequestVersion)
 			continue

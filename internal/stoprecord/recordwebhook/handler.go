@@ -48,7 +48,8 @@ func noteSlumber(r notes.Request, old, updated *admittedObject) map[string]strin
 // annotator returns the annotations with which a request goes on.
 type annotator func(r notes.Request, old, updated *admittedObject) map[string]string
 
-// newHandler answers the API server. What it does not answer in order is a failed call, which the configurations let pass; a refusal would not.
+// newHandler answers the API server. A request that it cannot read fails the call, which the configurations ignore; a refusal would hold the
+// request up.
 func newHandler(next annotator) http.Handler {
 	hook := &admission.Webhook{RecoverPanic: new(false), Handler: admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		answer, err := noteRequest(r, next)

@@ -100,12 +100,12 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 }
 
 func (c Controller) isEndOverdue(obj *korifiv1alpha1.CFApp) bool {
-	return app.NextStops(obj, c.Clock.Now()).HasEnded()
+	return app.NextStops(obj, c.Clock.Now()).HasExpired()
 }
 
 // hasJustStarted reports whether what is left to do for an app is to follow up on the end of its stop.
 func (c Controller) hasJustStarted(_ context.Context, obj *korifiv1alpha1.CFApp) bool {
-	return stoprecord.Records(obj.Status.Stops).HasJustEnded(c.Clock.Now())
+	return stoprecord.Records(obj.Status.Stops).HasJustExpired(c.Clock.Now())
 }
 
 func rememberStatus(app *korifiv1alpha1.CFApp) map[string]any {

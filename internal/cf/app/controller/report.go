@@ -41,7 +41,7 @@ func (c Controller) report(obj *korifiv1alpha1.CFApp, seen *observation, plan ap
 
 // untilStopEnds is when to look again at an app that is stopped; 0 if nothing comes by itself.
 func (c Controller) untilStopEnds(seen *observation) time.Duration {
-	newest := seen.Stops.Newest()
+	newest := seen.Stops.RequestedStop()
 	switch {
 	case newest != nil && newest.Until != nil:
 		return max(newest.Until.Sub(c.Clock.Now()), time.Millisecond)

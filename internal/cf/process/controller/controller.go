@@ -107,5 +107,5 @@ func (c Controller) hasJustStarted(ctx context.Context, process *korifiv1alpha1.
 	if err := c.client.Get(ctx, key, app); err != nil { // From the cache.
 		return false
 	}
-	return stoprecord.Records(app.Status.Stops).HasJustEnded(c.Clock.Now())
+	return stoprecord.Records(app.Status.Stops).HasJustExpired(c.Clock.Now())
 }

@@ -21,20 +21,20 @@ import (
 func (c Controller) act(ctx context.Context, seen route.Observed, plan route.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
-	unwanted := map[string]*corev1.Service{}
+	remaining := map[string]*corev1.Service{}
 	for i := range seen.Services {
-		unwanted[seen.Services[i].Name] = &seen.Services[i]
+		remaining[seen.Services[i].Name] = &seen.Services[i]
 	}
 	for _, wanted := range plan.Services {
-		if err := c.applyService(ctx, unwanted[wanted.Name], wanted); err != nil {
+		if err := c.applyService(ctx, remaining[wanted.Name], wanted); err != nil {
 			return fmt.Errorf("write the Service %s: %w", wanted.Name, err)
 		}
-		delete(unwanted, wanted.Name)
+		delete(remaining, wanted.Name)
 	}
 	if err := c.publish(ctx, seen, plan); err != nil {
 		return fmt.Errorf("publish the address: %w", err)
 	}
-	for _, service := range unwanted {
+	for _, service := range remaining {
 		if err := reconcile.DeleteObserved(ctx, c.client, service); err != nil {
 			return fmt.Errorf("delete the Service %s: %w", service.Name, err)
 		}

@@ -87,8 +87,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named(Name).
 		WithOptions(reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()).
 		For(&korifiv1alpha1.CFRoute{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// The next route of an address that is given back is served without delay. A new route can be the first of its second, so
-		// those that are there already hear of it too.
+		// The next route of an address that is given back is served without delay. Times of creation have whole
+		// seconds, so that a new route can win a tie: the others of the address are looked at, too.
 		Watches(&korifiv1alpha1.CFRoute{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byAddress, addressOfObject)), builder.WithPredicates(addressChanged())).
 		Watches(&korifiv1alpha1.CFDomain{}, handler.EnqueueRequestsFromMapFunc(c.routesOfSameDomains)).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, keyOfObject)), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, scheduledStopsChanged()))).

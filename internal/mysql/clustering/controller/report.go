@@ -267,7 +267,7 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 		before = *cluster.Status.Pause
 		p.Reconciliation = before.Reconciliation
 	}
-	asked := seen.switches.Clustering.Records.Newest()
+	asked := seen.switches.Clustering.Records.RequestedStop()
 	switch {
 	case asked != nil:
 		p.Clustering = &mocov1beta2.Stop{

@@ -158,7 +158,7 @@ func (c Controller) isStopOverdue(cluster *mocov1beta2.MySQLCluster) bool {
 
 // hasJustStarted reports whether a cluster makes what its stop has held up.
 func (c Controller) hasJustStarted(_ context.Context, cluster *mocov1beta2.MySQLCluster) bool {
-	return !cluster.ReconciliationStopped() && stoprecord.Records(cluster.Status.ReconciliationStops).HasJustEnded(c.Clock.Now())
+	return !cluster.ReconciliationStopped() && stoprecord.Records(cluster.Status.ReconciliationStops).HasJustExpired(c.Clock.Now())
 }
 
 // scheduledStopsChanged lets through what Slumbers want.

@@ -230,7 +230,7 @@ func stopRecord(cluster *mocov1beta2.MySQLCluster, switched stops.Switch, now ti
 		*p = *before
 		p.Reconciliation = nil
 	}
-	if asked := switched.Records.Newest(); asked != nil {
+	if asked := switched.Records.RequestedStop(); asked != nil {
 		p.Reconciliation = &mocov1beta2.Stop{Since: metav1.NewTime(now), By: asked.By, Reason: asked.Reason, Until: asked.Until}
 		if before != nil && before.Reconciliation != nil {
 			p.Reconciliation.Since = before.Reconciliation.Since
