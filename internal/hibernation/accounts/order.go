@@ -38,9 +38,9 @@ type order struct {
 	// stoppedLater and terminatedLater are machines that are to be stopped or terminated after this stop: none is stopped without the rights
 	// to that.
 	stoppedLater, terminatedLater []string
-	// isOpen is set until the cloud has answered.
-	isOpen bool
-	since  time.Time
+	// isPending is set until the cloud has answered.
+	isPending bool
+	since     time.Time
 	// refused is what the cloud last said, at a time, and refusedIDs are the machines that it has refused; nil and none unless it did.
 	refused    error
 	refusedIDs []string
@@ -64,15 +64,15 @@ func (c *cluster) refusedOrder() *RefusedOrder {
 	return &RefusedOrder{Verb: c.order.verb, Err: c.order.refused, MachineIDs: slices.Clone(c.order.refusedIDs)}
 }
 
-// confirmedOrder is what the cloud has taken last.
-type confirmedOrder struct {
+// acceptedOrder is the last order that the cloud has accepted.
+type acceptedOrder struct {
 	verb Verb
 	ids  []string
 	at   time.Time
 }
 
-// covers reports whether an order would only repeat what the cloud has just taken.
-func (c confirmedOrder) covers(verb Verb, ids []string, now time.Time) bool {
+// covers reports whether an order would only repeat what the cloud has just accepted.
+func (c acceptedOrder) covers(verb Verb, ids []string, now time.Time) bool {
 	return c.verb == verb && now.Before(c.at.Add(readLag)) &&
 		!slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(c.ids, id) })
 }
@@ -107,8 +107,8 @@ func (s *Service) queueOrder(name types.NamespacedName, verb Verb, wanted StopOr
 	if now.Before(o.refusedAt.Add(time.Duration(float64(rest) * o.stretch))) {
 		ids = without(ids, o.refusedIDs)
 	}
-	if len(ids) > 0 && !o.isOpen && !c.confirmed.covers(verb, ids, now) {
-		o.ids, o.isOpen, o.since = slices.Clone(ids), true, now
+	if len(ids) > 0 && !o.isPending && !c.accepted.covers(verb, ids, now) {
+		o.ids, o.isPending, o.since = slices.Clone(ids), true, now
 		o.stoppedLater, o.terminatedLater = slices.Clone(wanted.StoppedLater), slices.Clone(wanted.TerminatedLater)
 		c.account.pending[name] = o
 		if !c.account.isOrdering[verb] {
@@ -174,13 +174,13 @@ func (a *account) takeOrders(verb Verb) []*clusterOrder {
 	}
 	for _, o := range batch {
 		delete(a.pending, o.name)
-		a.clusters[o.name].leaving = o.order
+		a.clusters[o.name].inFlight = o.order
 	}
 	return batch
 }
 
-// giveOrders gives the orders of many clusters at once, and publishes what became of each as soon as the cloud has answered.
-func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) {
+// sendOrders sends the orders of many clusters at once, and publishes what became of each as soon as the cloud has answered.
+func (s *Service) sendOrders(ctx context.Context, a *account, verb Verb, batch []*clusterOrder) {
 	limited, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()
 	began, machines := s.Clock.Now(), 0
@@ -203,11 +203,11 @@ func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch [
 	switch verb {
 	case StopVerb:
 		requireRights(limited, a.batch, batch, new(maxRightsQuestions))
-		s.giveConfirmed(limited, a.batch.StopAll, batch, settle)
+		s.sendWithRecheck(limited, a.batch.StopAll, batch, settle)
 	case TerminateVerb:
-		s.giveConfirmed(limited, terminateAll(a.batch), batch, settle)
+		s.sendWithRecheck(limited, terminateAll(a.batch), batch, settle)
 	case StartVerb:
-		give(limited, a.batch.StartAll, batch)
+		send(limited, a.batch.StartAll, batch)
 		settle(batch)
 	}
 	if ctx.Err() != nil {
@@ -217,17 +217,17 @@ func (s *Service) giveOrders(ctx context.Context, a *account, verb Verb, batch [
 	defer s.mu.Unlock()
 	a.isOrdering[verb] = false
 	s.count(a, string(verb), failed)
-	a.noteAnswer(failed)
+	a.adjustPause(failed)
 	calls := 1 + machines/machinesPerOrderCall
 	a.nextOrder = later(s.Clock.Now().Add(withJitter(gatherTime+a.pause)), began.Add(withJitter(time.Duration(calls)*orderCallInterval)))
 	s.wakeUp()
 }
 
-// giveAll is how a cloud takes orders of one verb, with an error for each cluster.
-type giveAll func(context.Context, actuator.Target, [][]string) []error
+// sendAll is how a cloud takes orders of one verb, with an error for each cluster.
+type sendAll func(context.Context, actuator.Target, [][]string) []error
 
 // terminateAll refuses what the cloud cannot do: an actuator may have been replaced since the machines were recorded.
-func terminateAll(batch actuator.BatchActuator) giveAll {
+func terminateAll(batch actuator.BatchActuator) sendAll {
 	if cloud, ok := batch.(actuator.Terminator); ok {
 		return cloud.TerminateAll
 	}
@@ -238,29 +238,29 @@ func terminateAll(batch actuator.BatchActuator) giveAll {
 	}
 }
 
-// give sends orders that were neither refused nor withdrawn, and returns those that were sent.
-func give(ctx context.Context, do giveAll, batch []*clusterOrder) []*clusterOrder {
-	leaving := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
+// send sends what is neither refused nor withdrawn, and returns that.
+func send(ctx context.Context, do sendAll, batch []*clusterOrder) []*clusterOrder {
+	inFlight := slices.DeleteFunc(slices.Clone(batch), func(o *clusterOrder) bool { return o.isStale || o.err != nil })
 	var ids [][]string
-	for _, o := range leaving {
+	for _, o := range inFlight {
 		ids = append(ids, o.unaccepted)
 	}
-	if len(leaving) > 0 {
-		for i, err := range do(ctx, leaving[0].target, ids) {
-			leaving[i].err = err
+	if len(inFlight) > 0 {
+		for i, err := range do(ctx, inFlight[0].target, ids) {
+			inFlight[i].err = err
 		}
 	}
-	return leaving
+	return inFlight
 }
 
-// giveConfirmed sends stops and terminations again for a while if the cloud, or what turns one machine off, is busy or gone, and reads the
+// sendWithRecheck sends stops and terminations again for a while if the cloud, or what turns one machine off, is busy or gone, and reads the
 // specs each time before. Machines that it has taken the order for are left out then.
 // Orders that are answered do not wait for the others.
-func (s *Service) giveConfirmed(ctx context.Context, do giveAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
+func (s *Service) sendWithRecheck(ctx context.Context, do sendAll, orders []*clusterOrder, settle func([]*clusterOrder)) {
 	began := s.Clock.Now()
 	for pause := firstStopPause; ; pause *= 2 {
-		s.confirmStops(ctx, orders)
-		again := slices.DeleteFunc(give(ctx, do, orders), func(o *clusterOrder) bool {
+		s.recheckSpecs(ctx, orders)
+		again := slices.DeleteFunc(send(ctx, do, orders), func(o *clusterOrder) bool {
 			class := actuator.ClassOf(o.err)
 			return o.err == nil || class != actuator.Throttled && class != actuator.Unreachable
 		})
@@ -328,8 +328,8 @@ func askForRights(ctx context.Context, batch actuator.BatchActuator, orders []*c
 	return terminateAll(batch)(ctx, orders[0].target, [][]string{terminatedLater})[0]
 }
 
-// confirmStops reads the specs once more, right before the machines are stopped or terminated.
-func (s *Service) confirmStops(ctx context.Context, batch []*clusterOrder) {
+// recheckSpecs reads the specs once more, right before the machines are stopped or terminated.
+func (s *Service) recheckSpecs(ctx context.Context, batch []*clusterOrder) {
 	var group errgroup.Group
 	group.SetLimit(parallelReads)
 	for _, o := range batch {
@@ -359,8 +359,8 @@ func (o *clusterOrder) refusedMachines() []string {
 	return o.unaccepted
 }
 
-// noteAnswer keeps which machines the cloud has refused, and returns those for which it has taken the order.
-func (o *clusterOrder) noteAnswer(now time.Time) (taken []string) {
+// recordResult keeps which machines the cloud has refused, and returns those for which it has accepted the order.
+func (o *clusterOrder) recordResult(now time.Time) (taken []string) {
 	refused := o.refusedMachines()
 	if o.err != nil {
 		o.refused, o.refusedAt, o.stretch = o.err, now, withJitter(time.Second).Seconds()
@@ -377,13 +377,13 @@ func (s *Service) settle(o *clusterOrder, now time.Time) {
 	if c == nil {
 		return
 	}
-	if c.leaving == o.order {
-		c.leaving = nil
+	if c.inFlight == o.order {
+		c.inFlight = nil
 	}
 	wasRefused := o.refused != nil
-	o.isOpen = false
+	o.isPending = false
 	if !o.isStale {
-		c.confirmed = confirmedOrder{o.verb, o.noteAnswer(now), now}
+		c.accepted = acceptedOrder{o.verb, o.recordResult(now), now}
 	}
 	if o.err != nil || o.isStale && o.mayBeDone {
 		// It may have been carried out all the same, or in part.

@@ -141,7 +141,7 @@ func (s *Service) takeJobs() ([]func(context.Context), time.Duration) {
 			} else if ok {
 				batch := a.takeOrders(verb)
 				a.isOrdering[verb] = true
-				jobs = append(jobs, func(ctx context.Context) { s.giveOrders(ctx, a, verb, batch) })
+				jobs = append(jobs, func(ctx context.Context) { s.sendOrders(ctx, a, verb, batch) })
 			}
 		}
 	}
@@ -236,13 +236,13 @@ func (c *cluster) isOlderThan(age time.Duration, now time.Time) bool {
 // pace sets when the account is looked at next, by what the last look cost.
 func (a *account) pace(began time.Time, clusters, machines int, err error) {
 	calls := 1 + clusters/clustersPerCall + machines/machinesPerCall
-	a.noteAnswer(err)
+	a.adjustPause(err)
 	interval := max(minLookInterval, time.Duration(calls)*callInterval, min(time.Duration(clusters)*clusterInterval, maxFleetInterval))
 	a.nextLook = began.Add(withJitter(interval + a.pause))
 }
 
-// noteAnswer slows an account down that is throttled, and lets it recover.
-func (a *account) noteAnswer(err error) {
+// adjustPause slows an account down that is throttled, and lets it recover.
+func (a *account) adjustPause(err error) {
 	if err != nil && actuator.ClassOf(err) == actuator.Throttled {
 		a.pause = max(min(max(2*a.pause, minThrottlePause), maxThrottlePause), askedPause(err))
 		return

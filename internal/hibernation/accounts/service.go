@@ -106,14 +106,14 @@ type cluster struct {
 	// reported is the state that the last pass saw.
 	reported string
 	order    *order
-	// leaving is the order that the cloud is being given, also if it was withdrawn since.
-	leaving *order
+	// inFlight is the order that is being sent to the cloud, also if it was withdrawn since.
+	inFlight *order
 	// unknownUntil is when it was last unknown what became of an order: a look that began before is no evidence.
 	unknownUntil time.Time
 	// nextPass is when its pass runs without a reason.
 	nextPass time.Time
-	// confirmed are machines whose orders the cloud has taken.
-	confirmed confirmedOrder
+	// accepted are the machines whose orders the cloud has accepted last.
+	accepted acceptedOrder
 }
 
 const (
@@ -269,11 +269,11 @@ func (s *Service) wakeUp() {
 func (c *cluster) visible() Snapshot {
 	seen := c.snapshot
 	seen.Machines = slices.Clone(seen.Machines)
-	if seen.At.Before(c.confirmed.at.Add(readLag)) {
-		follow(seen.Machines, c.confirmed.verb, c.confirmed.ids)
+	if seen.At.Before(c.accepted.at.Add(readLag)) {
+		follow(seen.Machines, c.accepted.verb, c.accepted.ids)
 	}
-	if c.leaving != nil {
-		follow(seen.Machines, c.leaving.verb, c.leaving.ids)
+	if c.inFlight != nil {
+		follow(seen.Machines, c.inFlight.verb, c.inFlight.ids)
 	}
 	return seen
 }

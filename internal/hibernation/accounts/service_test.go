@@ -711,12 +711,12 @@ func TestACloudIsLeftAloneForAsLongAsItAsks(t *testing.T) {
 		asks, want time.Duration
 	}{{0, minThrottlePause}, {3 * time.Minute, 3 * time.Minute}, {time.Hour, maxAskedPause}} {
 		a.pause = 0
-		a.noteAnswer(&actuator.Error{Class: actuator.Throttled, RetryAfter: row.asks})
+		a.adjustPause(&actuator.Error{Class: actuator.Throttled, RetryAfter: row.asks})
 		if a.pause != row.want {
 			t.Errorf("asked for %s: found a pause of %s, want %s", row.asks, a.pause, row.want)
 		}
 	}
-	a.noteAnswer(nil)
+	a.adjustPause(nil)
 	if a.pause > maxThrottlePause/2 {
 		t.Errorf("found a pause of %s once the cloud has answered, want at most %s", a.pause, maxThrottlePause/2)
 	}
