@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
@@ -438,13 +439,23 @@ func TestDecide(t *testing.T) {
 		change func(*backup.Observed)
 		want   string
 	}{
-		"a cluster without backups has no Jobs":             {func(*backup.Observed) {}, ""},
-		"a policy leads to a CronJob":                       {withPolicy, "apply CronJob"},
-		"a CronJob goes with the name of its policy":        {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
-		"a policy that does not exist is an error":          {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
-		"an image that is missing is an error of both":      {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
-		"a new cluster is restored":                         {withRestore, "create Job"},
-		"a restore is not repeated while its Job is there":  {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, ""},
+		"a cluster without backups has no Jobs":              {func(*backup.Observed) {}, ""},
+		"a policy leads to a CronJob":                        {withPolicy, "apply CronJob"},
+		"a CronJob goes with the name of its policy":         {func(o *backup.Observed) { o.CronJob = &batchv1.CronJob{} }, "delete CronJob"},
+		"a policy that does not exist is an error":           {func(o *backup.Observed) { o.Cluster.Spec.BackupPolicyName = new("daily") }, "error of CronJob"},
+		"an image that is missing is an error of both":       {func(o *backup.Observed) { withPolicy(o); withRestore(o); o.Image = "" }, "error of CronJob, error of Job"},
+		"a new cluster is restored":                          {withRestore, "create Job"},
+		"a restore is not repeated while its Job is there":   {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy(o.Cluster.UID) }, ""},
+		"a Job of a cluster that had this name is collected": {func(o *backup.Observed) { withRestore(o); o.RestoreJob = restoreJobOwnedBy("older") }, ""},
+		"a Job that nobody owns is in the way":               {func(o *backup.Observed) { withRestore(o); o.RestoreJob = &batchv1.Job{} }, "error of Job"},
+		"a Job that nobody owns and that is being deleted is waited for": {func(o *backup.Observed) {
+			withRestore(o)
+			o.RestoreJob = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon()}}}
+		}, ""},
+		"a Job in the way of a restore that is over is left alone": {func(o *backup.Observed) {
+			withRestore(o)
+			o.RestoreJob, o.Cluster.Status.RestoredTime = &batchv1.Job{}, &metav1.Time{}
+		}, ""},
 		"a restore that is over is not repeated":            {func(o *backup.Observed) { withRestore(o); o.Cluster.Status.RestoredTime = &metav1.Time{} }, ""},
 		"a CronJob and a Job do not depend on each other":   {func(o *backup.Observed) { withPolicy(o); withRestore(o) }, "apply CronJob, create Job"},
 		"a cluster that is being deleted gets no more Jobs": {func(o *backup.Observed) { withPolicy(o); o.Cluster.DeletionTimestamp = &metav1.Time{Time: noon()} }, ""},
@@ -477,6 +488,20 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
+}
+
+func restoreJobOwnedBy(cluster types.UID) *batchv1.Job {
+	kind := mocov1beta2.MySQLClusterKind()
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: "test", UID: cluster, Controller: new(true)},
+	}}}
+}
+
+func TestAJobInTheWayIsNamed(t *testing.T) {
+	seen := backup.Observed{Cluster: testCluster(), Image: "torpor", RestoreJob: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "moco-restore-test"}}}
+	seen.Cluster.Spec.Restore = &mocov1beta2.Restore{JobConfig: bucketConfig()}
+	expectError(t, backup.Decide(seen).Restore.Err, "Job moco-restore-test")
+	expectError(t, backup.Decide(seen).Restore.Err, "kubectl delete job -n ns moco-restore-test")
 }
 
 func bucketConfig() mocov1beta2.JobConfig {

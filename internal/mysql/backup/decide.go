@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 )
@@ -20,7 +21,8 @@ type Observed struct {
 	Cluster *mocov1beta2.MySQLCluster
 	// Policy is the one that the cluster names; nil if it names none or if there is none of that name.
 	Policy *mocov1beta2.BackupPolicy
-	// CronJob and RestoreJob are what is there of the cluster's; nil if there is none.
+	// CronJob and RestoreJob are what is there under the names of the cluster's; nil if there is none. A Job may be of a cluster
+	// that had this name before.
 	CronJob    *batchv1.CronJob
 	RestoreJob *batchv1.Job
 	// Shipper is the Deployment that copies binary logs; nil if there is none.
@@ -101,11 +103,27 @@ func decideShipper(seen Observed) ShipperPlan {
 
 func decideRestore(seen Observed) RestorePlan {
 	// A Job cannot be changed. It is made once, and made again if it is deleted, which is how a failed restore is repeated.
-	if seen.Cluster.Spec.Restore == nil || seen.Cluster.Status.RestoredTime != nil || seen.RestoreJob != nil {
+	switch {
+	case seen.Cluster.Spec.Restore == nil || seen.Cluster.Status.RestoredTime != nil:
 		return RestorePlan{}
+	case seen.RestoreJob != nil:
+		return RestorePlan{Err: findJobInTheWay(seen.Cluster, seen.RestoreJob)}
 	}
 	job, err := BuildRestoreJob(seen.Cluster, seen.Image)
 	return RestorePlan{Create: job, Err: err}
+}
+
+// findJobInTheWay returns an error for a Job that has the name of the cluster's and that nothing will delete.
+func findJobInTheWay(cluster *mocov1beta2.MySQLCluster, job *batchv1.Job) error {
+	owner := metav1.GetControllerOf(job)
+	switch {
+	case metav1.IsControlledBy(job, cluster):
+		return nil
+	case job.DeletionTimestamp != nil, owner != nil && owner.Kind == mocov1beta2.MySQLClusterKind().Kind:
+		return nil // Its end is seen. A cluster that had this name before is gone, and what it owned is collected.
+	}
+	return fmt.Errorf("spec.restore: expected no Job %s of others, found one that this cluster has not made, so that nothing is restored; if nobody needs it, delete it: kubectl delete job -n %s %s",
+		job.Name, job.Namespace, job.Name)
 }
 
 // PolicyName is the name of the BackupPolicy of a cluster; empty if it has none.

@@ -89,6 +89,7 @@ func (e *testEnv) runJob(t *testing.T, name string, cron *batchv1.CronJob, messa
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}}
 	if cron != nil {
 		job.Labels, job.Spec = cron.Spec.JobTemplate.Labels, cron.Spec.JobTemplate.Spec
+		job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(cron, batchv1.SchemeGroupVersion.WithKind("CronJob"))}
 		e.ExpectCreated(t, job)
 	} else {
 		e.waitForObject(t, name, job)
@@ -98,7 +99,7 @@ func (e *testEnv) runJob(t *testing.T, name string, cron *batchv1.CronJob, messa
 		t.Fatal(err)
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name + "-pod", Labels: job.Spec.Template.Labels}, Spec: job.Spec.Template.Spec}
-	pod.Labels[batchv1.JobNameLabel] = name
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	pod.Spec.ServiceAccountName = "default"
 	e.ExpectCreated(t, pod)
 	pod.Status.Phase = corev1.PodSucceeded
@@ -192,7 +193,7 @@ func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := Controller{Clock: clocktesting.NewFakePassiveClock(ended.Add(tt.age)), startedAt: ended.Add(-time.Hour), reportedFailures: &sync.Map{}}
-			seen := observation{backups: []batchv1.Job{job}, messages: map[string]string{"one": tt.message}}
+			seen := observation{backups: []batchv1.Job{job}, messages: map[types.UID]string{"1": tt.message}}
 			follow := c.report(&mocov1beta2.MySQLCluster{}, seen, backup.Plan{}, nil)
 			note := ""
 			for _, event := range follow.Events {
@@ -200,6 +201,69 @@ func TestAFailedJobWaitsForTheMessageOfItsPod(t *testing.T) {
 			}
 			if note != tt.note || follow.RequeueAfter != tt.wait {
 				t.Errorf("expected %q and a wait of %v, found %q and %v", tt.note, tt.wait, note, follow.RequeueAfter)
+			}
+		})
+	}
+}
+
+// TestJobsOfAnEarlierCluster remakes a cluster while the Jobs of the one that had its name are still there.
+func TestJobsOfAnEarlierCluster(t *testing.T) {
+	made := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	at := metav1.NewTime(made.Add(-time.Hour))
+	message, err := backup.FormatResult(mocov1beta2.BackupStatus{Time: &at, DumpSize: 7})
+	testenv.ExpectNoError(t, err)
+	completeJob := func(name string, uid types.UID, kind int, created time.Time, owner metav1.OwnerReference) batchv1.Job {
+		return batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, UID: uid, CreationTimestamp: metav1.NewTime(created), OwnerReferences: []metav1.OwnerReference{owner},
+				Labels: backup.JobLabels("test", backup.JobKinds()[kind]),
+			},
+			Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: at}}},
+		}
+	}
+	clusterRef := func(uid types.UID) metav1.OwnerReference {
+		return metav1.OwnerReference{Kind: "MySQLCluster", Name: "test", UID: uid, Controller: new(true)}
+	}
+	cronJob := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{UID: "cron"}}
+	cronRef := func(uid types.UID) metav1.OwnerReference {
+		return metav1.OwnerReference{Kind: "CronJob", Name: "moco-backup-test", UID: uid}
+	}
+	podOf := func(job types.UID) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "Job", UID: job, Controller: new(true)}}},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+				Name: backup.ContainerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: message}},
+			}}},
+		}
+	}
+	before, after := made.Add(-time.Hour), made.Add(time.Minute)
+	for name, tt := range map[string]struct {
+		job                batchv1.Job
+		pod                types.UID
+		restored, backedUp bool
+		note               string
+	}{
+		"a restore of this cluster counts":              {completeJob("moco-restore-test", "1", 1, after, clusterRef("new")), "1", true, false, "the data of 2026-11-20 11:00:00 +0000 UTC were restored"},
+		"a restore of an earlier one does not":          {completeJob("moco-restore-test", "1", 1, before, clusterRef("old")), "1", false, false, ""},
+		"a restore does not say what an earlier did":    {completeJob("moco-restore-test", "1", 1, after, clusterRef("new")), "2", true, false, "the data were restored"},
+		"a backup of this cluster counts":               {completeJob("one", "1", 0, after, cronRef("cron")), "1", false, true, "instance 0 was backed up: 7 bytes in 0s"},
+		"a backup of an earlier CronJob does not":       {completeJob("one", "1", 0, after, cronRef("old")), "1", false, false, ""},
+		"nor one of before the cluster was made":        {completeJob("one", "1", 0, before, cronRef("cron")), "1", false, false, ""},
+		"a backup does not say what an earlier one did": {completeJob("one", "1", 0, after, cronRef("cron")), "2", false, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Name: "test", UID: "new", CreationTimestamp: metav1.NewTime(made)}}
+			cluster.Spec.Restore = &mocov1beta2.Restore{RestorePoint: at}
+			seen := observation{Observed: backup.Observed{Cluster: cluster, CronJob: cronJob}}
+			seen.takeJobs(cluster, []batchv1.Job{tt.job})
+			seen.takeMessages([]corev1.Pod{podOf(tt.pod)})
+			c := Controller{Clock: clocktesting.NewFakePassiveClock(made.Add(time.Hour)), startedAt: made, reportedFailures: &sync.Map{}}
+			note := ""
+			for _, event := range c.report(cluster, seen, backup.Plan{}, nil).Events {
+				note += event.Note
+			}
+			if isRestored, isBackedUp := cluster.Status.RestoredTime != nil, cluster.Status.Backup.Time != nil; isRestored != tt.restored || isBackedUp != tt.backedUp || note != tt.note {
+				t.Errorf("expected restored %v, backed up %v, %q, found %v, %v, %q", tt.restored, tt.backedUp, tt.note, isRestored, isBackedUp, note)
 			}
 		})
 	}

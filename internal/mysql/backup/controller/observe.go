@@ -10,6 +10,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -24,14 +26,14 @@ type observation struct {
 
 	// backups are the Jobs of the CronJob, oldest first.
 	backups []batchv1.Job
-	// messages are the termination messages of Jobs' Pods, by the Job's name.
-	messages map[string]string
+	// messages are the termination messages of Jobs' Pods, by the Job's UID.
+	messages map[types.UID]string
 	// shipping is what the Pod that ships said last; nil if it said nothing yet.
 	shipping *backup.ShippingReport
 }
 
 func (c Controller) observe(ctx context.Context, cluster *mocov1beta2.MySQLCluster) (observation, error) {
-	seen := observation{Observed: backup.Observed{Cluster: stops.ApplyScheduled(cluster, c.Clock.Now()), Image: c.Image}, messages: map[string]string{}}
+	seen := observation{Observed: backup.Observed{Cluster: stops.ApplyScheduled(cluster, c.Clock.Now()), Image: c.Image}}
 	if !cluster.DeletionTimestamp.IsZero() {
 		return seen, nil
 	}
@@ -76,28 +78,46 @@ func (c Controller) observeJobs(ctx context.Context, cluster *mocov1beta2.MySQLC
 	if err := c.jobReader.List(ctx, &jobs, mine...); err != nil {
 		return fmt.Errorf("list Jobs: %w", err)
 	}
-	for i := range jobs.Items {
-		job := &jobs.Items[i]
-		switch {
-		case job.Name == backup.RestoreJobName(cluster.Name):
-			seen.RestoreJob = job
-		case job.Labels[mocov1beta2.NameLabel] == backup.JobKinds()[0]:
-			seen.backups = append(seen.backups, *job)
-		}
-	}
-	slices.SortFunc(seen.backups, func(a, b batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	seen.takeJobs(cluster, jobs.Items)
 	var pods corev1.PodList
 	if err := c.jobReader.List(ctx, &pods, mine...); err != nil {
 		return fmt.Errorf("list Pods of Jobs: %w", err)
 	}
-	// A Job that was tried again has several Pods. The message of the last one counts.
-	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	for i := range pods.Items {
-		if text := terminationMessage(&pods.Items[i]); text != "" {
-			seen.messages[pods.Items[i].Labels[batchv1.JobNameLabel]] = text
+	seen.takeMessages(pods.Items)
+	return nil
+}
+
+// takeJobs sorts out the Jobs that carry the name of a cluster.
+func (o *observation) takeJobs(cluster *mocov1beta2.MySQLCluster, jobs []batchv1.Job) {
+	for i := range jobs {
+		job := &jobs[i]
+		switch {
+		case job.Name == backup.RestoreJobName(cluster.Name):
+			o.RestoreJob = job
+		case job.Labels[mocov1beta2.NameLabel] == backup.JobKinds()[0] && isBackupOf(cluster, o.CronJob, job):
+			o.backups = append(o.backups, *job)
 		}
 	}
-	return nil
+	slices.SortFunc(o.backups, func(a, b batchv1.Job) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+}
+
+// isBackupOf reports whether a Job backs up this cluster, and not one that had its name before. A CronJob that was left of that
+// one is taken over, with its Jobs. kubectl makes a CronJob the owner of a Job and not its controller.
+func isBackupOf(cluster *mocov1beta2.MySQLCluster, cron *batchv1.CronJob, job *batchv1.Job) bool {
+	isOwner := func(owner metav1.OwnerReference) bool { return cron != nil && owner.UID == cron.UID }
+	return slices.ContainsFunc(job.OwnerReferences, isOwner) && !job.CreationTimestamp.Before(&cluster.CreationTimestamp)
+}
+
+// takeMessages reads what the Pods of Jobs said at their end. A Job that was tried again has several Pods, and the message of
+// the last one counts. The name of a Job may have been that of another, whose Pods are still there; its UID was not.
+func (o *observation) takeMessages(pods []corev1.Pod) {
+	o.messages = map[types.UID]string{}
+	slices.SortFunc(pods, func(a, b corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	for i := range pods {
+		if job, text := metav1.GetControllerOf(&pods[i]), terminationMessage(&pods[i]); job != nil && text != "" {
+			o.messages[job.UID] = text
+		}
+	}
 }
 
 func terminationMessage(pod *corev1.Pod) string {

@@ -52,13 +52,13 @@ func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observa
 	for i := range seen.backups {
 		job := &seen.backups[i]
 		if failed := findJobCondition(job, batchv1.JobFailed); failed != nil {
-			c.reportFailedJob(job, failed, seen.messages[job.Name], events)
+			c.reportFailedJob(job, failed, seen.messages[job.UID], events)
 			continue
 		}
 		if findJobCondition(job, batchv1.JobComplete) == nil {
 			continue
 		}
-		result, err := backup.ParseResult(seen.messages[job.Name])
+		result, err := backup.ParseResult(seen.messages[job.UID])
 		if err != nil { // Its Pod is not seen yet, or gone.
 			continue
 		}
@@ -114,20 +114,20 @@ func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events 
 
 func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
 	job := seen.RestoreJob
-	if cluster.Spec.Restore == nil || cluster.Status.RestoredTime != nil || job == nil {
+	if cluster.Spec.Restore == nil || cluster.Status.RestoredTime != nil || job == nil || !metav1.IsControlledBy(job, cluster) {
 		return
 	}
 	if failed := findJobCondition(job, batchv1.JobFailed); failed != nil {
-		c.reportFailedJob(job, failed, seen.messages[job.Name], events)
+		c.reportFailedJob(job, failed, seen.messages[job.UID], events)
 		return
 	}
 	done := findJobCondition(job, batchv1.JobComplete)
-	if done == nil || c.awaitsMessage(done, seen.messages[job.Name], events) {
+	if done == nil || c.awaitsMessage(done, seen.messages[job.UID], events) {
 		return
 	}
 	cluster.Status.RestoredTime = &done.LastTransitionTime
 	event := decision.Event{Reason: restored, Action: "Restore", Note: "the data were restored"}
-	if from, err := backup.ParseResult(seen.messages[job.Name]); err == nil {
+	if from, err := backup.ParseResult(seen.messages[job.UID]); err == nil {
 		event.Note = fmt.Sprintf("the data of %s were restored", from.Time.UTC())
 		if missing := backup.MissingBeforePoint(from.Time.Time, cluster.Spec.Restore.RestorePoint.Time, job.CreationTimestamp.Time); missing > 0 {
 			event.Warning = true
