@@ -354,6 +354,28 @@ func TestReportShipping(t *testing.T) {
 	}
 }
 
+func TestAGapIsToldWhenNothingWasShipped(t *testing.T) {
+	first := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+	cluster := &mocov1beta2.MySQLCluster{}
+	cluster.Status.Backup.Time = &first
+	seen := observation{Observed: backup.Observed{Shipper: &appsv1.Deployment{}}}
+	for _, since := range []time.Time{first.Time, first.Add(time.Minute)} {
+		events := newEvents{}
+		seen.shipping = &backup.ShippingReport{Since: since}
+		reportShipping(cluster, seen, &events)
+		if status := cluster.Status.BinlogShipping; status.ShippedUntil != nil {
+			t.Errorf("expected nothing to be shipped, found %+v", status)
+		}
+		if since.Equal(first.Time) {
+			continue
+		}
+		want := "binary logs before 2026-11-20T12:01:00Z are missing in the bucket: no point after 2026-11-20T12:00:00Z can be restored until the next backup"
+		if len(events.list) != 1 || events.list[0].Note != want {
+			t.Errorf("expected the gap to be told, found %+v", events.list)
+		}
+	}
+}
+
 // TestShippingPoller asks a server that answers as the Pod does, and ones that do not.
 func TestShippingPoller(t *testing.T) {
 	endless := func(w http.ResponseWriter, _ *http.Request) {

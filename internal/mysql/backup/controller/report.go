@@ -106,10 +106,18 @@ func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events 
 		events.list = append(events.list, decision.Event{
 			Warning: true, Reason: binlogGap, Action: "Ship",
 			Note: fmt.Sprintf("binary logs before %s are missing in the bucket: no point after %s can be restored until the next backup",
-				since.UTC().Format(time.RFC3339), old.ShippedUntil.UTC().Format(time.RFC3339)),
+				since.UTC().Format(time.RFC3339), lastPoint(old).UTC().Format(time.RFC3339)),
 		})
 	}
 	cluster.Status.BinlogShipping = status
+}
+
+// lastPoint is the last one that can be restored of a status that has points: the backup alone as long as nothing was shipped.
+func lastPoint(status *mocov1beta2.BinlogShippingStatus) *metav1.Time {
+	if status.ShippedUntil == nil {
+		return status.RestorableSince
+	}
+	return status.ShippedUntil
 }
 
 func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
