@@ -257,6 +257,9 @@ func (s *Server) DiscardTransactions(ctx context.Context, usesOldNames bool) err
 	return s.execAll(ctx, "discard all transactions", []string{"stop replica", "reset replica all", reset})
 }
 
+// ErrNotEmpty is returned for a server that a copy would destroy.
+var ErrNotEmpty = errors.New("clone: expected an empty server, found transactions in it")
+
 // CloneFrom replaces the nothing that the server holds by the donor's data. The server restarts then, read-only; the
 // connection is lost with it, which is no error.
 func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
@@ -266,7 +269,7 @@ func (s *Server) CloneFrom(ctx context.Context, from ReplicationSource) error {
 		return fmt.Errorf("look whether the server is empty: %w", err)
 	}
 	if !empty {
-		return errors.New("clone: expected an empty server, found transactions in it")
+		return ErrNotEmpty
 	}
 	donor := net.JoinHostPort(from.Host, strconv.Itoa(from.Port))
 	if err := s.execStatement(ctx, "set global clone_valid_donor_list = ?", donor); err != nil {

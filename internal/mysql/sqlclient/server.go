@@ -199,6 +199,8 @@ func DescribeError(err error) string {
 		return "the server's certificate is not the cluster's"
 	case errors.Is(err, ErrNoReplica):
 		return ErrNoReplica.Error()
+	case errors.Is(err, ErrNotEmpty):
+		return ErrNotEmpty.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.Is(err, context.Canceled):

@@ -93,6 +93,8 @@ func TestReplicationOfThreeServers(t *testing.T) {
 			return nil
 		})
 	}
+	again := servers[1].CloneFrom(ctx, ReplicationSource{Host: machines[0].Address, Port: AdminPort, As: donorAccount(), IsVerified: true})
+	testenv.ExpectEqual(t, "why nothing is cloned over data", "clone: expected an empty server, found transactions in it", DescribeError(again))
 	lost := make(chan error, 1)
 	go func() { lost <- servers[0].WatchConnection(ctx) }()
 	failOnError(t, servers[0].KillConnections(ctx, []string{"moco-admin", "moco-repl"}))

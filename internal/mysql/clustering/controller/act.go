@@ -361,7 +361,12 @@ func (c Controller) patchPod(ctx context.Context, seen *observation, i int, fiel
 
 // describeError says what went wrong in words that are stable and free of secrets.
 func describeError(err error) string {
+	wrong, isSecret := errors.AsType[secretError](err)
 	switch {
+	case isSecret && wrong.cause == nil:
+		return wrong.problem
+	case isSecret:
+		return wrong.problem + ": " + describeError(wrong.cause)
 	case errors.Is(err, errBusy), errors.Is(err, errNoConnection), errors.Is(err, errClosed), errors.Is(err, errNoPassword):
 		return err.Error()
 	case k8serrors.ReasonForError(err) != "":

@@ -270,6 +270,22 @@ func (s *observation) watchReplicas(ctx context.Context) {
 	}
 }
 
+// secretError is what is wrong with a Secret, in words that are stable and hold none of its values.
+type secretError struct {
+	problem string
+	// cause is what the API server answered; nil if the Secret itself is wrong.
+	cause error
+}
+
+func (e secretError) Error() string {
+	if e.cause == nil {
+		return e.problem
+	}
+	return fmt.Sprintf("%s: %s", e.problem, e.cause)
+}
+
+func (e secretError) Unwrap() error { return e.cause }
+
 func (s *observation) password(user string) (string, error) {
 	key := accounts.PasswordKeyOf(user)
 	secret, err := s.readSecret()
@@ -290,7 +306,7 @@ func (s *observation) newestPassword(user string) (string, error) {
 
 func findPassword(secret string, data map[string][]byte, key string) (string, error) {
 	if len(data[key]) == 0 {
-		return "", fmt.Errorf("the Secret %s: expected a password under %s, found none; add it", secret, key)
+		return "", secretError{problem: fmt.Sprintf("the Secret %s: expected a password under %s, found none; add it", secret, key)}
 	}
 	return string(data[key]), nil
 }
@@ -301,10 +317,10 @@ func (c Controller) readSecret(ctx context.Context, cluster *mocov1beta2.MySQLCl
 	var s corev1.Secret
 	err := c.live.Get(ctx, types.NamespacedName{Namespace: cluster.Namespace, Name: name}, &s)
 	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("the Secret %s cannot be read: %w", name, err)
+		return nil, secretError{fmt.Sprintf("the Secret %s cannot be read", name), err}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("expected the Secret %s, found none; restore it", name)
+		return nil, secretError{problem: fmt.Sprintf("expected the Secret %s, found none; restore it", name)}
 	}
 	return &s, nil
 }

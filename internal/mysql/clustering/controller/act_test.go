@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// refusingReader answers everything with an error.
+type refusingReader struct {
+	client.Reader
+	err error
+}
+
+func (r refusingReader) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return r.err
+}
+
+// TestAFailedActNamesTheSecret has no server at all, so that none can have broken a connection.
+func TestAFailedActNamesTheSecret(t *testing.T) {
+	t.Parallel()
+	cluster := testenv.BuildMySQLCluster(t, types.NamespacedName{Namespace: "ns", Name: clusterName}, instances)
+	reading := func(answer error) func(t *testing.T) error {
+		return func(t *testing.T) error {
+			t.Helper()
+			_, err := Controller{live: refusingReader{err: answer}}.readSecret(t.Context(), cluster, "moco-test")
+			return err
+		}
+	}
+	secrets := schema.GroupResource{Resource: "secrets"}
+	for name, row := range map[string]struct {
+		fail func(*testing.T) error
+		want string
+	}{
+		"a Secret that is gone":              {reading(k8serrors.NewNotFound(secrets, "moco-test")), "expected the Secret moco-test, found none; restore it"},
+		"a Secret that may not be read":      {reading(k8serrors.NewForbidden(secrets, "moco-test", errors.New("who are you"))), "the Secret moco-test cannot be read: the API server answered Forbidden"},
+		"an API server that does not answer": {reading(context.DeadlineExceeded), "the Secret moco-test cannot be read: no answer in time"},
+		"an API server that cannot be asked": {reading(errors.New("read tcp 10.0.0.1:41234: broken")), "the Secret moco-test cannot be read: the connection is broken"},
+		"a key that is missing": {func(*testing.T) error {
+			_, err := findPassword("moco-test", map[string][]byte{"ADMIN_PASSWORD": []byte("pass-of-admin")}, "REPLICATION_PASSWORD")
+			return err
+		}, "the Secret moco-test: expected a password under REPLICATION_PASSWORD, found none; add it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := row.fail(t)
+			testenv.ExpectEqual(t, "description", row.want, describeError(err))
+			testenv.ExpectEqual(t, "description of what it is a part of", row.want, describeError(errors.Join(fmt.Errorf("clone: %w", err))))
+		})
+	}
+}
