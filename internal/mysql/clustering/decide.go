@@ -103,7 +103,7 @@ func upkeepRules() []rule {
 		when("two passwords", needsSecondPasswords, act("gives every account its new password beside the old one", retainPasswords)),
 		when("replicas learn passwords", areReplicasBehindRotation, wait("the replicas have yet to learn the passwords", operationInterval)),
 		forFirst("a channel with an old password", hasOldChannelPassword, act("logs in with an old password; its channel is renewed", renewChannel)),
-		when("passwords in force", mayPromotePasswords, act("is the primary; its new passwords are written down", promotePasswords)),
+		when("passwords in force", mayPromotePasswords, promotePasswords),
 		when("old passwords in files", arePasswordsUnknown, wait("files with the old passwords are still there", degradedInterval)),
 		when("one password", mayDiscardPasswords, act("forgets the old passwords", discardPasswords)),
 		when("rotated", isRotationDone, endRotation),
@@ -164,7 +164,6 @@ func clearDemote(i int) Action     { return ClearDemote{Index: i} }
 func clearReclone(i int) Action    { return ClearReclone{Index: i} }
 
 func prepareRotation(int) Action     { return PrepareRotation{} }
-func promotePasswords(int) Action    { return PromotePasswords{} }
 func retainPasswords(i int) Action   { return RetainPasswords{Index: i} }
 func discardPasswords(i int) Action  { return DiscardPasswords{Index: i} }
 func renewChannel(i int) Action      { return RenewChannel{Index: i} }

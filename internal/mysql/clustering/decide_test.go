@@ -1045,3 +1045,25 @@ func TestWithResult(t *testing.T) {
 		t.Errorf("expected the history before to be untouched, found %+v", m)
 	}
 }
+
+// TestRotationIsToldOnce asks for a second rotation before the old passwords are discarded: that changes nothing.
+func TestRotationIsToldOnce(t *testing.T) {
+	for name, row := range map[string]struct {
+		in   Observed
+		want string
+	}{
+		"new passwords are told when they are in force":        {healthyCluster(rotating("r", false), knowingAll()), EventPasswordsRotated},
+		"a second rotation before the end of the first is not": {healthyCluster(rotating("r", true), knowingAll()), ""},
+		"the end of the old ones is told":                      {healthyCluster(discarding(time.Hour)), EventPasswordsDiscarded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := ""
+			for _, event := range Decide(row.in).Events {
+				found += event.Reason
+			}
+			if found != row.want {
+				t.Errorf("expected the event %q, found %q", row.want, found)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@
 package clustering
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/torpor-dev/torpor/internal/decision"
@@ -55,6 +56,15 @@ func mayDiscardPasswords(d *derivedFacts) bool {
 
 func isRotationDone(d *derivedFacts) bool { return mayRotate(d) && !isDiscarding(d) }
 
+// promotePasswords tells of the rotation. Its end looks like a second one that is asked for before the old passwords are discarded, and
+// that one changes nothing.
+func promotePasswords(_ *derivedFacts, primary *instanceFacts) Plan {
+	return Plan{
+		Do: PromotePasswords{}, Why: fmt.Sprintf("instance %d is the primary; its new passwords are written down", primary.Index),
+		Events: []decision.Event{normalEvent(EventPasswordsRotated, "The accounts have new passwords; the old ones are valid too until they are discarded")},
+	}
+}
+
 func endRotation(d *derivedFacts, _ *instanceFacts) Plan {
 	if d.Rotation.DiscardAsked {
 		return Plan{
@@ -62,8 +72,5 @@ func endRotation(d *derivedFacts, _ *instanceFacts) Plan {
 			Events: []decision.Event{normalEvent(EventPasswordsDiscarded, "Only the newest passwords of the accounts are valid")},
 		}
 	}
-	return Plan{
-		Do: EndRotation{}, Why: "every account has a new password beside the old one",
-		Events: []decision.Event{normalEvent(EventPasswordsRotated, "The accounts have new passwords; the old ones are valid too until they are discarded")},
-	}
+	return Plan{Do: EndRotation{}, Why: "every account has a new password beside the old one, which has to end before there can be another"}
 }
