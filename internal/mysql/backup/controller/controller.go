@@ -71,7 +71,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	c.shipping = newShippingPoller(jobs)
+	c.shipping = newShippingPoller(jobs, c.Clock)
 	c.client, c.jobReader, c.startedAt, c.reportedFailures = mgr.GetClient(), jobs, c.Clock.Now(), &sync.Map{}
 	c.Metrics.cache.Use(mgr.GetClient())
 	pass := &reconcile.Pass[*mocov1beta2.MySQLCluster, observation, backup.Plan]{

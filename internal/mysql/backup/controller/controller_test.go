@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -376,6 +378,105 @@ func TestAGapIsToldWhenNothingWasShipped(t *testing.T) {
 	}
 }
 
+// TestReportShippingKeepsPoints has reports of Pods that do not say yet, or cannot say, how far they are.
+func TestReportShippingKeepsPoints(t *testing.T) {
+	since, until := metav1.NewTime(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), metav1.NewTime(time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC))
+	points := mocov1beta2.BinlogShippingStatus{RestorableSince: &since, ShippedUntil: &until, SourceIndex: 2}
+	withProblem := func(problem string) *mocov1beta2.BinlogShippingStatus {
+		status := points.DeepCopy()
+		status.Problem = problem
+		return status
+	}
+	awake, asleep := &appsv1.Deployment{}, &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(0))}}
+	for name, tt := range map[string]struct {
+		shipper   *appsv1.Deployment
+		report    *backup.ShippingReport
+		old, want *mocov1beta2.BinlogShippingStatus
+	}{
+		"a Pod that has just started":                  {awake, &backup.ShippingReport{}, withProblem("it does not run"), withProblem("")},
+		"a Pod that cannot begin":                      {awake, &backup.ShippingReport{Problem: "no bucket"}, withProblem(""), withProblem("no bucket")},
+		"a Pod that was never there":                   {awake, &backup.ShippingReport{Problem: "no Pod"}, nil, &mocov1beta2.BinlogShippingStatus{Problem: "no Pod"}},
+		"nothing that was asked":                       {awake, nil, withProblem("it does not run"), withProblem("it does not run")},
+		"a cluster that is offline has no problem":     {asleep, &backup.ShippingReport{Problem: "it does not answer"}, withProblem("it does not run"), withProblem("")},
+		"a cluster that was never awake has no status": {asleep, nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, events := &mocov1beta2.MySQLCluster{}, newEvents{}
+			cluster.Status.BinlogShipping = tt.old
+			reportShipping(cluster, observation{Observed: backup.Observed{Shipper: tt.shipper}, shipping: tt.report}, &events)
+			testenv.ExpectEqual(t, "status", tt.want, cluster.Status.BinlogShipping)
+			if len(events.list) > 0 {
+				t.Errorf("expected no event, found %+v", events.list)
+			}
+		})
+	}
+}
+
+// shippingObjects are what a cache has.
+type shippingObjects struct {
+	client.Reader
+	shippers []appsv1.Deployment
+	pods     []corev1.Pod
+}
+
+func (o *shippingObjects) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	switch list := list.(type) {
+	case *appsv1.DeploymentList:
+		list.Items = o.shippers
+	case *corev1.PodList:
+		list.Items = o.pods
+	}
+	return nil
+}
+
+// TestAShipperThatDoesNotRun looks once a minute at a Pod that is replaced, and at one that does not come.
+func TestAShipperThatDoesNotRun(t *testing.T) {
+	const notRunning = "no Pod of Deployment moco-binlog-test runs, so that nothing is copied; look at its Pods and events"
+	labels := backup.JobLabels("test", backup.JobKinds()[2])
+	shipper := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "moco-binlog-test", Labels: labels}}
+	asleep := *shipper.DeepCopy()
+	asleep.Spec.Replicas = new(int32(0))
+	pending := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: labels}, Status: corev1.PodStatus{Phase: corev1.PodPending}}
+	running := *pending.DeepCopy()
+	running.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: "127.99.88.77"}
+	const silent = "the Pod that copies binary logs does not answer"
+	name := types.NamespacedName{Namespace: "ns", Name: "test"}
+	for _, tt := range []struct {
+		name    string
+		shipper appsv1.Deployment
+		pods    [][]corev1.Pod
+		want    []string
+	}{
+		{"none at all", shipper, [][]corev1.Pod{nil, nil, nil, nil}, []string{"", "", notRunning, notRunning}},
+		{"one that is not scheduled", shipper, [][]corev1.Pod{{pending}, {pending}, {pending}}, []string{"", "", notRunning}},
+		{"one that is replaced", shipper, [][]corev1.Pod{nil, {pending}, {running}, nil, nil}, []string{"", "", silent, silent, silent}},
+		{"one that should not be there", asleep, [][]corev1.Pod{nil, nil, nil}, []string{"", "", ""}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			now := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
+			objects := &shippingObjects{shippers: []appsv1.Deployment{tt.shipper}}
+			p := newShippingPoller(objects, now)
+			p.changed = make(chan event.GenericEvent, 1)
+			for round, pods := range tt.pods {
+				objects.pods = pods
+				p.askAll(t.Context())
+				problem := ""
+				if report := p.reportOf(name); report != nil {
+					problem = report.Problem
+				}
+				if problem != tt.want[round] {
+					t.Errorf("round %d: expected %q, found %q", round, tt.want[round], problem)
+				}
+				select {
+				case <-p.changed:
+				default:
+				}
+				now.SetTime(now.Now().Add(shippingPace))
+			}
+		})
+	}
+}
+
 // TestShippingPoller asks a server that answers as the Pod does, and ones that do not.
 func TestShippingPoller(t *testing.T) {
 	endless := func(w http.ResponseWriter, _ *http.Request) {
@@ -401,7 +502,7 @@ func TestShippingPoller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(tt.answer)
 			defer server.Close()
-			p := newShippingPoller(nil)
+			p := newShippingPoller(nil, clock.RealClock{})
 			report, err := p.fetchReport(t.Context(), server.Listener.Addr().String())
 			if (err != nil) != tt.fails || !tt.fails && report.Until.IsZero() {
 				t.Errorf("expected a failure: %v, found %+v, %v", tt.fails, report, err)

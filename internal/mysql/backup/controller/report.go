@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -75,14 +76,21 @@ func (c Controller) reportBackup(cluster *mocov1beta2.MySQLCluster, seen observa
 
 // reportShipping says from when to when every point can be restored. The first is a backup after which nothing is missing.
 func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events *newEvents) {
-	if seen.Shipper == nil {
+	old := cluster.Status.BinlogShipping
+	switch {
+	case seen.Shipper == nil:
 		cluster.Status.BinlogShipping = nil
 		return
-	}
-	if seen.shipping == nil {
+	case isAsleep(seen.Shipper):
+		cluster.Status.BinlogShipping = withProblem(old, "")
+		return
+	case seen.shipping == nil:
+		return
+	case seen.shipping.Since.IsZero() && seen.shipping.Until.IsZero():
+		// A Pod that has just begun, or was never asked, knows nothing of points. What was shipped before is still there.
+		cluster.Status.BinlogShipping = withProblem(cmp.Or(old, &mocov1beta2.BinlogShippingStatus{}), seen.shipping.Problem)
 		return
 	}
-	old := cluster.Status.BinlogShipping
 	status := &mocov1beta2.BinlogShippingStatus{SourceIndex: seen.shipping.SourceIndex, Problem: seen.shipping.Problem}
 	if until := seen.shipping.Until; !until.IsZero() {
 		status.ShippedUntil = new(metav1.NewTime(until.Truncate(time.Second)))
@@ -110,6 +118,15 @@ func reportShipping(cluster *mocov1beta2.MySQLCluster, seen observation, events 
 		})
 	}
 	cluster.Status.BinlogShipping = status
+}
+
+// withProblem changes nothing but the problem of a status, if there is one.
+func withProblem(status *mocov1beta2.BinlogShippingStatus, problem string) *mocov1beta2.BinlogShippingStatus {
+	after := status.DeepCopy()
+	if after != nil {
+		after.Problem = problem
+	}
+	return after
 }
 
 // lastPoint is the last one that can be restored of a status that has points: the backup alone as long as nothing was shipped.

@@ -9,13 +9,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -26,6 +29,8 @@ import (
 const (
 	// shippingPace is how often the Pods that ship are asked, and with it how often a status is written.
 	shippingPace = time.Minute
+	// absenceGrace is how long a Pod that is replaced may take to run.
+	absenceGrace = 2 * shippingPace
 	// shippingTimeout, maxShippingReport and shippingCallers bound what Pods of tenants can take.
 	shippingTimeout   = 3 * time.Second
 	maxShippingReport = 64 << 10
@@ -34,16 +39,19 @@ const (
 
 // shippingPoller asks the Pods that ship binary logs how far they are. Passes read what was answered last.
 type shippingPoller struct {
-	pods    client.Reader
+	objects client.Reader
+	clock   clock.PassiveClock
 	http    http.Client
 	changed chan event.GenericEvent
 	// reports are backup.ShippingReports by the cluster's types.NamespacedName.
 	reports sync.Map
+	// absentSince is since when clusters have had no Pod that runs.
+	absentSince map[types.NamespacedName]time.Time
 }
 
-func newShippingPoller(pods client.Reader) *shippingPoller {
+func newShippingPoller(objects client.Reader, clock clock.PassiveClock) *shippingPoller {
 	return &shippingPoller{
-		pods: pods, changed: make(chan event.GenericEvent),
+		objects: objects, clock: clock, changed: make(chan event.GenericEvent),
 		http: http.Client{Timeout: shippingTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 }
@@ -74,37 +82,97 @@ func (p *shippingPoller) Start(ctx context.Context) error {
 }
 
 func (p *shippingPoller) askAll(ctx context.Context) {
+	ofShippers := client.MatchingLabels{mocov1beta2.NameLabel: backup.JobKinds()[2]}
+	var shippers appsv1.DeploymentList
 	var pods corev1.PodList
-	if err := p.pods.List(ctx, &pods, client.MatchingLabels{mocov1beta2.NameLabel: backup.JobKinds()[2]}); err != nil {
+	if p.objects.List(ctx, &shippers, ofShippers) != nil || p.objects.List(ctx, &pods, ofShippers) != nil {
 		return // The cache ends with the manager.
 	}
-	var asking sync.WaitGroup
-	turns := make(chan struct{}, shippingCallers)
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if pod.Status.PodIP == "" || pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+	running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !canAnswer(&pod) })
+	p.askPods(ctx, running)
+	p.absentSince = updateAbsences(p.absentSince, shippers.Items, running, p.clock.Now())
+	for shipped, since := range p.absentSince {
+		if p.clock.Since(since) >= absenceGrace {
+			p.reportAbsence(ctx, shipped)
+		}
+	}
+}
+
+func canAnswer(pod *corev1.Pod) bool {
+	return pod.Status.PodIP != "" && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp == nil
+}
+
+// clusterOf is the cluster whose binary logs a Pod or a Deployment copies.
+func clusterOf(obj client.Object) types.NamespacedName {
+	return types.NamespacedName{Namespace: obj.GetNamespace(), Name: obj.GetLabels()[mocov1beta2.InstanceLabel]}
+}
+
+// updateAbsences returns since when clusters have no Pod that runs and should have one.
+func updateAbsences(before map[types.NamespacedName]time.Time, shippers []appsv1.Deployment, running []corev1.Pod, now time.Time) map[types.NamespacedName]time.Time {
+	absent := map[types.NamespacedName]time.Time{}
+	for i := range shippers {
+		cluster := clusterOf(&shippers[i])
+		isOfCluster := func(pod corev1.Pod) bool { return clusterOf(&pod) == cluster }
+		if isAsleep(&shippers[i]) || shippers[i].DeletionTimestamp != nil || slices.ContainsFunc(running, isOfCluster) {
 			continue
 		}
+		absent[cluster] = now
+		if since, wasAbsent := before[cluster]; wasAbsent {
+			absent[cluster] = since
+		}
+	}
+	return absent
+}
+
+// isAsleep reports whether a Deployment is to have no Pod.
+func isAsleep(shipper *appsv1.Deployment) bool {
+	return shipper.Spec.Replicas != nil && *shipper.Spec.Replicas == 0
+}
+
+func (p *shippingPoller) askPods(ctx context.Context, pods []corev1.Pod) {
+	var asking sync.WaitGroup
+	turns := make(chan struct{}, shippingCallers)
+	for i := range pods {
 		turns <- struct{}{}
 		asking.Go(func() {
 			defer func() { <-turns }()
-			p.askPod(ctx, pod)
+			p.askPod(ctx, &pods[i])
 		})
 	}
 	asking.Wait()
 }
 
 func (p *shippingPoller) askPod(ctx context.Context, pod *corev1.Pod) {
-	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Labels[mocov1beta2.InstanceLabel]}
+	cluster := clusterOf(pod)
 	report, err := p.fetchReport(ctx, net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(backup.ShipperPort)))
 	if err != nil {
-		if old := p.reportOf(name); old != nil {
-			report = *old // What was shipped is.
-		}
+		report = p.lastReport(cluster)
 		report.Problem = "the Pod that copies binary logs does not answer"
 	}
-	p.reports.Store(name, report)
-	cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
+	p.storeReport(ctx, cluster, report)
+}
+
+// reportAbsence changes nothing that is said already: what is not copied is no news once a minute.
+func (p *shippingPoller) reportAbsence(ctx context.Context, cluster types.NamespacedName) {
+	before := p.lastReport(cluster)
+	after := before
+	after.Problem = fmt.Sprintf("no Pod of Deployment %s runs, so that nothing is copied; look at its Pods and events", backup.ShipperName(cluster.Name))
+	if after != before {
+		p.storeReport(ctx, cluster, after)
+	}
+}
+
+// lastReport is what was answered last; what was shipped is. It is empty if nothing was answered yet.
+func (p *shippingPoller) lastReport(cluster types.NamespacedName) backup.ShippingReport {
+	if last := p.reportOf(cluster); last != nil {
+		return *last
+	}
+	return backup.ShippingReport{}
+}
+
+func (p *shippingPoller) storeReport(ctx context.Context, of types.NamespacedName, report backup.ShippingReport) {
+	p.reports.Store(of, report)
+	cluster := &mocov1beta2.MySQLCluster{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: of.Name}}
 	select {
 	case p.changed <- event.GenericEvent{Object: cluster}:
 	case <-ctx.Done():
