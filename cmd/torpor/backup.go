@@ -35,6 +35,7 @@ Environment: TORPOR_MYSQL_PASSWORD is the password of ` + job.BackupUser + `; cr
 	f := cmd.Flags()
 	f.StringVar(&o.Cluster, "cluster", "", "namespace/name of the MySQLCluster; the objects are named after it")
 	f.StringArrayVar(&o.Hosts, "host", nil, "host name of an instance, in the order of their indexes")
+	f.BoolVar(&o.IsCopy, "copy", false, "the cluster copies a server outside, so that no instance takes writes")
 	f.DurationVar(&o.MaxLag, "max-lag", time.Minute, "how far a replica may be behind; 0 means any")
 	f.DurationVar(&o.Retention, "retention", 0, "how far back backups and binary logs are kept; 0 means for ever")
 	f.StringVar(&o.Result, "result", "", "file for the outcome, as JSON")

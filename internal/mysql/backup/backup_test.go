@@ -216,18 +216,22 @@ func TestChooseSource(t *testing.T) {
 		warning string
 		err     string
 	}{
-		"a replica rather than the primary":           {seen: []backup.SourceCandidate{primary, replica}, want: 1},
-		"the replica that lags least":                 {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
-		"a primary alone, without a warning":          {seen: []backup.SourceCandidate{primary}},
-		"the primary, if no replica is in sync":       {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
-		"the primary, if a replica is stopped":        {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
-		"a replica without its primary is not dumped": {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
-		"the primary, if the replicas are busy":       {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 is kept busy"},
-		"the other replica, if one is busy":           {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}, lags(1)}, want: 2},
-		"a primary alone that is busy is not dumped":  {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
-		"two writable instances are refused":          {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
-		"instances that do not answer are refused":    {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
-		"an instance that is down is no primary":      {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
+		"a replica rather than the primary":                {seen: []backup.SourceCandidate{primary, replica}, want: 1},
+		"the replica that lags least":                      {seen: []backup.SourceCandidate{lags(2), primary, lags(1)}, want: 2},
+		"a primary alone, without a warning":               {seen: []backup.SourceCandidate{primary}},
+		"the primary, if no replica is in sync":            {seen: []backup.SourceCandidate{lags(time.Hour), primary, strange}, want: 1, warning: "instance 0 lags behind, instance 2 has transactions that the primary does not have"},
+		"the primary, if a replica is stopped":             {seen: []backup.SourceCandidate{{}, primary}, want: 1, warning: "instance 0 does not replicate"},
+		"a replica without its primary is not dumped":      {seen: []backup.SourceCandidate{strange, down}, err: "found none: instance 0 has transactions that the primary does not have, instance 1 does not answer"},
+		"the primary, if the replicas are busy":            {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}}, warning: "instance 1 is kept busy"},
+		"the other replica, if one is busy":                {seen: []backup.SourceCandidate{primary, {Replicating: true, Busy: true}, lags(1)}, want: 2},
+		"a primary alone that is busy is not dumped":       {seen: []backup.SourceCandidate{{Writable: true, Busy: true}}, err: "found none: instance 0 is kept busy by a transaction"},
+		"two writable instances are refused":               {seen: []backup.SourceCandidate{primary, primary}, err: "expected one writable instance, found 0 and 1"},
+		"instances that do not answer are refused":         {seen: []backup.SourceCandidate{down}, err: "instance 0 does not answer"},
+		"a replica of a copy":                              {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(1)}, want: 1},
+		"the primary of a copy, if no replica is in sync":  {seen: []backup.SourceCandidate{{LeadsCopy: true, Replicating: true}, lags(time.Hour)}, warning: "the primary was dumped, because no replica was in sync: instance 1 lags behind"},
+		"the primary of a copy alone":                      {seen: []backup.SourceCandidate{{LeadsCopy: true}}},
+		"replicas without a primary are not called errant": {seen: []backup.SourceCandidate{{Replicating: true, HasNoPrimary: true}}, err: "instance 0 cannot be compared with the primary, because none was found"},
+		"an instance that is down is no primary":           {seen: []backup.SourceCandidate{{Problem: "does not answer", Writable: true}, primary}, want: 1, warning: "instance 0 does not answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := backup.ChooseSource(row.seen, time.Minute)
@@ -239,6 +243,42 @@ func TestChooseSource(t *testing.T) {
 				t.Errorf("expected %d and %q, found %d, %q and %v", row.want, row.warning, got, warnings, err)
 			}
 		})
+	}
+}
+
+func TestFindCopyPrimary(t *testing.T) {
+	hosts := []string{"a", "b", "c"}
+	for name, row := range map[string]struct {
+		sources []string
+		want    int
+	}{
+		"the one that follows a server outside":    {[]string{"b", "outside", "b"}, 1},
+		"also if others do not answer":             {[]string{"", "outside", ""}, 1},
+		"none, if two do":                          {[]string{"outside", "outside", "a"}, -1},
+		"none, if another is followed":             {[]string{"c", "outside", ""}, -1},
+		"none, if nobody follows a server outside": {[]string{"b", "", "b"}, -1},
+		"none, if nobody answers":                  {[]string{"", "", ""}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := backup.FindCopyPrimary(hosts, row.sources); found != row.want {
+				t.Errorf("expected %d, found %d", row.want, found)
+			}
+		})
+	}
+}
+
+func TestACopyIsBackedUpAsOne(t *testing.T) {
+	c, policy := testCluster(), &mocov1beta2.BackupPolicy{Spec: mocov1beta2.BackupPolicySpec{JobConfig: bucketConfig()}}
+	for name, want := range map[*string]bool{nil: false, new("donor"): true} {
+		c.Spec.ReplicationSourceSecretName = name
+		cron, err := backup.BuildCronJob(c, policy, "torpor")
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := cron.Spec.JobTemplate.Spec.Template.Spec.Containers[0].Args
+		if found := slices.Contains(args, "--copy"); found != want {
+			t.Errorf("expected --copy: %v, found %v", want, args)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package backup
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -146,8 +147,12 @@ type SourceCandidate struct {
 	Lag time.Duration
 	// Busy is true if its tables could not be locked for the moment of a snapshot without holding up its clients.
 	Busy bool
-	// Errant is true if it has transactions that the primary does not have, or if the primary could not be asked.
+	// LeadsCopy is true for the primary of a cluster that copies a server outside, and takes no writes.
+	LeadsCopy bool
+	// Errant is true if it has transactions that the primary does not have.
 	Errant bool
+	// HasNoPrimary is true if there was no primary to compare it with.
+	HasNoPrimary bool
 }
 
 // ChooseSource returns the index of the instance to dump: of the replicas in sync the one that lags least, so that
@@ -157,10 +162,11 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 	var reasons []string
 	for i, s := range instances {
 		why := unsuitableReason(s, maxLag)
+		isPrimary := s.Problem == "" && (s.Writable || s.LeadsCopy)
 		switch {
-		case s.Problem == "" && s.Writable && primary >= 0:
+		case isPrimary && primary >= 0:
 			return 0, nil, fmt.Errorf("expected one writable instance, found %d and %d: nobody knows which data are right; make one of them read-only", primary, i)
-		case s.Problem == "" && s.Writable:
+		case isPrimary:
 			primary = i
 			if s.Busy {
 				reasons = append(reasons, fmt.Sprintf("instance %d %s", i, why))
@@ -183,6 +189,19 @@ func ChooseSource(instances []SourceCandidate, maxLag time.Duration) (chosen int
 	return primary, warnings, nil
 }
 
+// FindCopyPrimary returns the primary of a cluster that copies a server outside, where every instance is read-only: it alone follows a
+// host that is none of the cluster's, and whoever else answers follows it or nobody. -1 means that there is none, or that nobody knows
+// which. sources are the hosts that the instances follow; of one that does not answer it is empty.
+func FindCopyPrimary(hosts, sources []string) int {
+	primary := slices.IndexFunc(sources, func(source string) bool { return source != "" && !slices.Contains(hosts, source) })
+	for i, source := range sources {
+		if primary >= 0 && i != primary && source != "" && source != hosts[primary] {
+			return -1
+		}
+	}
+	return primary
+}
+
 func unsuitableReason(s SourceCandidate, maxLag time.Duration) string {
 	switch {
 	case s.Problem != "":
@@ -191,6 +210,8 @@ func unsuitableReason(s SourceCandidate, maxLag time.Duration) string {
 		return "is kept busy by a transaction, a change of tables or other work of its machine"
 	case !s.Replicating:
 		return "does not replicate"
+	case s.HasNoPrimary:
+		return "cannot be compared with the primary, because none was found"
 	case s.Errant:
 		return "has transactions that the primary does not have"
 	case maxLag > 0 && s.Lag > maxLag:

@@ -209,6 +209,9 @@ func BuildCronJob(cluster *mocov1beta2.MySQLCluster, policy *mocov1beta2.BackupP
 	if days := policy.Spec.RetentionDays; days != nil {
 		args = append(args, "--retention="+(time.Duration(*days)*day).String())
 	}
+	if cluster.Spec.SourceSecretName() != "" {
+		args = append(args, "--copy")
+	}
 	args = append(args, hostFlags(cluster)...)
 	pod, err := buildPodTemplate(cluster, policy.Spec.JobConfig, image, programRun{kind: backupValue, args: args, key: accounts.PasswordKeyOf(accounts.BackupUser)})
 	if err != nil {

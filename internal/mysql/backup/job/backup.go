@@ -37,6 +37,8 @@ type BackupOptions struct {
 	Cluster string
 	// Hosts are the instances, by index.
 	Hosts []string
+	// IsCopy says that the cluster copies a server outside, so that no instance takes writes.
+	IsCopy bool
 	// Password of BackupUser.
 	Password string
 	// MaxLag is how far a replica may be behind; 0 means any.
@@ -138,7 +140,11 @@ func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer,
 			uuids[strconv.Itoa(i)] = f.uuid
 		}
 	}
-	if err := markErrantInstances(ctx, servers, facts, seen); err != nil {
+	primary := o.findPrimary(facts)
+	if primary >= 0 {
+		seen[primary].LeadsCopy = !facts[primary].Writable
+	}
+	if err := markErrantInstances(ctx, servers, facts, primary, seen); err != nil {
 		return mocov1beta2.BackupStatus{}, err
 	}
 	chosen, warnings, err := backup.ChooseSource(seen, o.MaxLag)
@@ -151,15 +157,27 @@ func (o BackupOptions) chooseSource(ctx context.Context, servers []*mysqlServer,
 	return mocov1beta2.BackupStatus{SourceIndex: chosen, SourceUUID: facts[chosen].uuid, UUIDSet: uuids, Warnings: warnings}, nil
 }
 
-// markErrantInstances marks replicas with transactions that the primary does not have.
-func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []instanceFacts, seen []backup.SourceCandidate) error {
-	primary := slices.IndexFunc(seen, func(s backup.SourceCandidate) bool { return s.Problem == "" && s.Writable })
+// findPrimary returns the index of the instance that has what the cluster has; -1 if none is found.
+func (o BackupOptions) findPrimary(all []instanceFacts) int {
+	primary := slices.IndexFunc(all, func(f instanceFacts) bool { return f.Problem == "" && f.Writable })
+	if primary >= 0 || !o.IsCopy {
+		return primary
+	}
+	sources := make([]string, len(all))
 	for i, f := range all {
-		if f.Problem != "" || f.Writable {
+		sources[i] = f.source
+	}
+	return backup.FindCopyPrimary(o.Hosts, sources)
+}
+
+// markErrantInstances marks replicas with transactions that the primary does not have.
+func markErrantInstances(ctx context.Context, servers []*mysqlServer, all []instanceFacts, primary int, seen []backup.SourceCandidate) error {
+	for i, f := range all {
+		if f.Problem != "" || f.Writable || i == primary {
 			continue
 		}
 		if primary < 0 {
-			seen[i].Errant = true
+			seen[i].HasNoPrimary = true
 			continue
 		}
 		// The primary is queried after the replicas, so that it has executed by now what they had received from it.

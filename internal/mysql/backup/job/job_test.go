@@ -345,6 +345,35 @@ func TestReplicaIsDumped(t *testing.T) {
 	expectError(t, err, "expected one writable instance, found 0 and 1")
 }
 
+// TestCopyIsDumped has a cluster of two read-only instances, the first of which follows a server outside.
+func TestCopyIsDumped(t *testing.T) {
+	e := newTestEnv(t)
+	outside, primary, replica := e.startPrimary(t), e.installation.StartServer(t), e.installation.StartServer(t)
+	for follower, source := range map[*mysqld.Server]*mysqld.Server{primary: outside, replica: primary} {
+		execStatements(t, follower, "change replication source to source_host = '"+source.Address+"', source_user = 'moco-repl', source_password = 'secret-r', source_auto_position = 1, get_source_public_key = 1", "start replica")
+	}
+	testenv.Eventually(t, "the replica has everything", func() error {
+		want, found := queryOne(t, outside, "select @@gtid_executed"), queryOne(t, replica, "select @@gtid_executed")
+		return testenv.ErrorIf(found != want, "expected %s, found %s", want, found)
+	})
+	back := func(isCopy bool) (mocov1beta2.BackupStatus, error) {
+		return e.runBackupOf(t.Context(), t, isCopy, primary.Address, replica.Address)
+	}
+	status, err := back(true)
+	testenv.ExpectNoError(t, err)
+	if status.SourceIndex != 1 || len(status.Warnings) > 0 {
+		t.Errorf("expected the replica without a warning, found %+v", status)
+	}
+	execStatements(t, replica, "stop replica sql_thread")
+	status, err = back(true)
+	testenv.ExpectNoError(t, err)
+	if status.SourceIndex != 0 || len(status.Warnings) != 1 || !strings.Contains(status.Warnings[0], "instance 1 does not replicate") {
+		t.Errorf("expected the primary with a warning, found %+v", status)
+	}
+	_, err = back(false)
+	expectError(t, err, "instance 0 cannot be compared with the primary, because none was found")
+}
+
 func TestNothingToDump(t *testing.T) {
 	e := newTestEnv(t)
 	source := e.installation.StartServer(t)
@@ -422,18 +451,23 @@ func (e *testEnv) startPrimary(t *testing.T) *mysqld.Server {
 // runBackup tries again as a Job does: on a busy machine mysqldump may need longer than writers are held back.
 func (e *testEnv) runBackup(ctx context.Context, t *testing.T, hosts ...string) (mocov1beta2.BackupStatus, error) {
 	t.Helper()
-	status, err := e.tryBackup(ctx, t, hosts...)
+	return e.runBackupOf(ctx, t, false, hosts...)
+}
+
+func (e *testEnv) runBackupOf(ctx context.Context, t *testing.T, isCopy bool, hosts ...string) (mocov1beta2.BackupStatus, error) {
+	t.Helper()
+	status, err := e.tryBackup(ctx, t, isCopy, hosts...)
 	for tries := 1; err != nil && strings.Contains(err.Error(), "is tried again") && tries < maxBackupTries; tries++ {
-		status, err = e.tryBackup(ctx, t, hosts...)
+		status, err = e.tryBackup(ctx, t, isCopy, hosts...)
 	}
 	return status, err
 }
 
-func (e *testEnv) tryBackup(ctx context.Context, t *testing.T, hosts ...string) (mocov1beta2.BackupStatus, error) {
+func (e *testEnv) tryBackup(ctx context.Context, t *testing.T, isCopy bool, hosts ...string) (mocov1beta2.BackupStatus, error) {
 	t.Helper()
 	result := filepath.Join(t.TempDir(), "result")
 	err := job.RunBackup(ctx, job.BackupOptions{
-		Cluster: "ns/test", Hosts: hosts, Password: backupPassword, MaxLag: time.Minute, Bucket: e.bucket, Result: result,
+		Cluster: "ns/test", Hosts: hosts, IsCopy: isCopy, Password: backupPassword, MaxLag: time.Minute, Bucket: e.bucket, Result: result,
 		Clock: clock.RealClock{}, Log: e.log.StructuredLogger(),
 	})
 	var status mocov1beta2.BackupStatus

@@ -479,7 +479,7 @@ func findPrimary(all []binlogFacts) (binlogFacts, error) {
 		}
 	}
 	if len(found) != 1 {
-		return binlogFacts{}, fmt.Errorf("expected one instance that takes writes, found %d (%s); shipping goes on when there is one", len(found), strings.Join(problems, ", "))
+		return binlogFacts{}, fmt.Errorf("expected one instance that takes writes, found %d (%s); shipping goes on when there is one; a cluster that copies a server outside has none until spec.replicationSourceSecretName is removed", len(found), strings.Join(problems, ", "))
 	}
 	return found[0], nil
 }

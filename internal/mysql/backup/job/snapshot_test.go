@@ -85,7 +85,7 @@ func TestBackupGivesUpOnABusyInstance(t *testing.T) {
 	end := holdTransaction(t, source, "begin", "insert into app.t (v) values (1)", "select sleep(600)")
 	defer end()
 	stop := longestBlock(t, source, "insert into app.t (v) values (1)", "select count(*) from app.t")
-	_, err := e.tryBackup(t.Context(), t, source.Address)
+	_, err := e.tryBackup(t.Context(), t, false, source.Address)
 	longest := stop()
 	t.Logf("the longest statement of a client took %s", longest)
 	expectError(t, err, "instance 0", "transaction", "is tried again")

@@ -338,9 +338,12 @@ type instanceFacts struct {
 	backup.SourceCandidate
 
 	uuid, executed string
+	// source is the host that it follows; empty if it follows none.
+	source string
 }
 
 const factsStatement = `select @@server_uuid, @@gtid_executed, not @@read_only,
+ ifnull((select max(host) from performance_schema.replication_connection_configuration where channel_name = ''), ''),
  (select count(*) from performance_schema.replication_connection_status s
   join performance_schema.replication_applier_status a on a.channel_name = s.channel_name
   where s.channel_name = '' and s.service_state = 'ON' and a.service_state = 'ON'),
@@ -352,7 +355,7 @@ func (s *mysqlServer) queryFacts(ctx context.Context) instanceFacts {
 	defer cancel()
 	var f instanceFacts
 	var lag int64
-	if err := s.db.QueryRowContext(ctx, factsStatement).Scan(&f.uuid, &f.executed, &f.Writable, &f.Replicating, &lag); err != nil {
+	if err := s.db.QueryRowContext(ctx, factsStatement).Scan(&f.uuid, &f.executed, &f.Writable, &f.source, &f.Replicating, &lag); err != nil {
 		f.Problem = describeError(err)
 		return f
 	}
