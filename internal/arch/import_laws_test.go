@@ -108,7 +108,7 @@ func sharedLaws() []importLaw {
 		},
 		{
 			packages: "internal/cloud/*", reason: "one package, one SDK: a cloud knows its port, the budgets of answers, what is the same for clouds, and nothing else of this repository",
-			mayReach: []string{"actuator", "internal/buildinfo", "internal/cloud/orders", "internal/cloud/rest", "internal/egress"}, mayNotReach: kubernetesClients(),
+			mayReach: []string{"actuator", "internal/buildinfo", "internal/cloud/machinenames", "internal/cloud/orders", "internal/cloud/rest", "internal/egress"}, mayNotReach: kubernetesClients(),
 		},
 	}
 }

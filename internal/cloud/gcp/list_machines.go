@@ -15,12 +15,15 @@ import (
 	"strings"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/machinenames"
 )
 
 const (
 	// clusterLabelPrefix begins the label by which OpenShift's installer and its machines say whose an instance is.
 	clusterLabelPrefix = "kubernetes-io-cluster-"
-	// ownedLabel is its value where it is the cluster's own.
+	// capgLabelPrefix begins that of Cluster API.
+	capgLabelPrefix = "capg-cluster-"
+	// ownedLabel is their value where it is the cluster's own.
 	ownedLabel = "owned"
 	// pageSize is what a page is asked to have, and the most that it may. maxPages and maxMachines bound one listing.
 	pageSize    = 500
@@ -164,20 +167,38 @@ func (c *projectAccount) addPage(found map[string][]actuator.Machine, page insta
 	return count, nil
 }
 
-// ownerOf returns which of the clusters an instance is of, or nothing. A label that names a cluster decides where there is one; without it
-// the longest infraID does that the name begins with, because that of one cluster may begin with that of another.
+// ownerOf returns which of the clusters an instance is of, or nothing.
 func ownerOf(vm *computeInstance, infraIDs []string) string {
-	isLabelled, owner := false, ""
-	for key := range vm.Labels {
-		isLabelled = isLabelled || strings.HasPrefix(key, clusterLabelPrefix)
+	if owner := infraIDOf(vm); slices.Contains(infraIDs, owner) {
+		return owner
 	}
-	for _, infraID := range infraIDs {
-		isOwn := strings.HasPrefix(vm.Name, infraID+"-") && (!isLabelled || vm.Labels[clusterLabelPrefix+infraID] == ownedLabel)
-		if isOwn && len(infraID) > len(owner) {
+	return ""
+}
+
+// infraIDOf returns the infraID of the cluster that an instance is of, whichever are asked for: a label that names a cluster decides where there is one, and
+// the name without. Of several labels the longest name counts, because that of one cluster may begin with that of another.
+func infraIDOf(vm *computeInstance) string {
+	isLabelled, owner := false, ""
+	for key, value := range vm.Labels {
+		infraID, isOne := cutClusterLabel(key)
+		isLabelled = isLabelled || isOne
+		if isOne && value == ownedLabel && strings.HasPrefix(vm.Name, infraID+"-") && len(infraID) > len(owner) {
 			owner = infraID
 		}
 	}
+	if !isLabelled {
+		return machinenames.FindInfraID(vm.Name)
+	}
 	return owner
+}
+
+func cutClusterLabel(key string) (infraID string, isOne bool) {
+	for _, prefix := range []string{clusterLabelPrefix, capgLabelPrefix} {
+		if infraID, isOne = strings.CutPrefix(key, prefix); isOne {
+			return infraID, true
+		}
+	}
+	return "", false
 }
 
 func (c *projectAccount) describeMachine(name machineName, owner string, vm *computeInstance) actuator.Machine {

@@ -382,7 +382,7 @@ func (c *simulatedCluster) Target() actuator.Target {
 	return actuator.Target{InfraID: c.infraID, Credentials: c.credentials(nil)}
 }
 
-// Create puts the instances into two zones.
+// Create puts the instances into two zones, and labels half of those of each.
 func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 	c.Lock()
 	defer c.Unlock()
@@ -391,7 +391,10 @@ func (c *simulatedCluster) Create(_ *testing.T, n int) []string {
 		c.made++
 		m := &simulatedInstance{
 			zone: "europe-west3-" + string("ab"[c.made%2]), name: fmt.Sprintf("%s-worker-%d", c.infraID, c.made*11), status: "RUNNING",
-			labels: map[string]string{"team": "blue", clusterLabelPrefix + c.infraID: ownedLabel},
+			labels: map[string]string{"team": "blue"},
+		}
+		if c.made%4 < 2 {
+			m.labels[clusterLabelPrefix+c.infraID] = ownedLabel
 		}
 		c.instances[m.zone+"/"+m.name] = m
 		ids = append(ids, m.zone+"/"+m.name)

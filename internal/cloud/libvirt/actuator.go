@@ -60,7 +60,7 @@ func (*Actuator) Platform() string { return "libvirt" }
 // Describe implements actuator.Describer.
 func (*Actuator) Describe() actuator.Description {
 	return actuator.Description{
-		FoundBy: "metadata, or names that begin with `INFRA_ID-`", Stopped: "shut off, by ACPI", Credentials: "`" + uriKey + "` with a client certificate",
+		FoundBy: "metadata, or names such as `INFRA_ID-worker-0`", Stopped: "shut off, by ACPI", Credentials: "`" + uriKey + "` with a client certificate",
 		Calls: "one listing and two small calls for each domain of a host, three for each machine of an order",
 	}
 }

@@ -166,14 +166,16 @@ func TestOwnersOfDomains(t *testing.T) {
 		isClaimed     bool
 		want          string
 	}{
-		"a name":                                      {"sleepy-worker-0", "", false, "sleepy"},
-		"a name of the longer of two infraIDs":        {"sleepy-a-worker-0", "", false, "sleepy-a"},
-		"a name that begins with it without a dash":   {"sleepy2-worker-0", "", false, ""},
-		"just the infraID":                            {"sleepy", "", false, ""},
-		"metadata":                                    {"db", "other", true, "other"},
-		"metadata against the name":                   {"sleepy-worker-0", "other", true, "other"},
-		"metadata of a cluster that is not asked for": {"sleepy-worker-0", "foreign", true, ""},
-		"metadata without a cluster":                  {"sleepy-worker-0", "", true, ""},
+		"a name":                                           {"sleepy-worker-0", "", false, "sleepy"},
+		"a name of the longer of two infraIDs":             {"sleepy-a-worker-0", "", false, "sleepy-a"},
+		"a name that begins with it without a dash":        {"sleepy2-worker-0", "", false, ""},
+		"just the infraID":                                 {"sleepy", "", false, ""},
+		"a name of a longer infraID that is not asked for": {"sleepy-b-worker-0", "", false, ""},
+		"a name that says nothing of a role":               {"sleepy-db", "", false, ""},
+		"metadata":                                         {"db", "other", true, "other"},
+		"metadata against the name":                        {"sleepy-worker-0", "other", true, "other"},
+		"metadata of a cluster that is not asked for":      {"sleepy-worker-0", "foreign", true, ""},
+		"metadata without a cluster":                       {"sleepy-worker-0", "", true, ""},
 	} {
 		if got := findOwner(row.domain, row.claim, row.isClaimed, clusters); got != row.want {
 			t.Errorf("%s: found %q, want %q", name, got, row.want)

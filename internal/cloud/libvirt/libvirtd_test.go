@@ -202,7 +202,7 @@ type realCluster struct {
 }
 
 func (d *realDaemon) newCluster() realCluster {
-	return realCluster{realDaemon: d, infraID: "sleepy-" + strings.Repeat("x", int(d.clusters.Add(1)))}
+	return realCluster{realDaemon: d, infraID: "sleepy" + strings.Repeat("-x", int(d.clusters.Add(1)))}
 }
 
 func (c realCluster) Actuator() actuator.Actuator { return c.actuator }

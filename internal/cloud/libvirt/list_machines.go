@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/machinenames"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
@@ -94,18 +95,16 @@ func (c *connection) readMachine(ctx context.Context, d domain, infraIDs []strin
 	return infraID, machine, nil
 }
 
-// findOwner returns which of the clusters a domain is of. Of names that begin with each other the longest counts.
+// findOwner returns which of the clusters a domain is of: the one that its metadata name, or its name if it has none. Which others are asked for
+// does not matter.
 func findOwner(name, claim string, isClaimed bool, infraIDs []string) string {
-	owner := ""
-	for _, infraID := range infraIDs {
-		switch {
-		case isClaimed && claim == infraID:
-			return infraID
-		case !isClaimed && strings.HasPrefix(name, infraID+"-") && len(infraID) > len(owner):
-			owner = infraID
-		}
+	if !isClaimed {
+		claim = machinenames.FindInfraID(name)
 	}
-	return owner
+	if claim == "" || !slices.Contains(infraIDs, claim) {
+		return ""
+	}
+	return claim
 }
 
 // machineStateOf returns what a machine does. A guest that was asked to turn off still counts as running here.

@@ -294,12 +294,12 @@ func (s *simulatedDaemon) find(id string) *simulatedDomain {
 
 func (s *simulatedDaemon) uri() string { return "qemu+tcp://" + s.listener.Addr().String() + "/system" }
 
-// newCluster is a cluster whose infraID begins with those before it.
+// newCluster is a cluster whose infraID begins with those before it and a dash.
 func (s *simulatedDaemon) newCluster() *simulatedCluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clusters++
-	return &simulatedCluster{simulatedDaemon: s, infraID: "sleepy-" + strings.Repeat("x", s.clusters)}
+	return &simulatedCluster{simulatedDaemon: s, infraID: "sleepy" + strings.Repeat("-x", s.clusters)}
 }
 
 type simulatedCluster struct {
