@@ -43,9 +43,14 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 	defer s.mu.Unlock()
 	machines := 0
 	for _, name := range names {
-		if c := a.clusters[name]; c != nil {
-			machines += len(found[c.Target.InfraID].Machines)
-			s.publish(a, c, found[c.Target.InfraID], began)
+		c := a.clusters[name]
+		if c == nil {
+			continue
+		}
+		// A cluster whose infraID has changed since the look began stays wanted: no machines were found because none were asked for.
+		if seen, isLookedAt := found[c.Target.InfraID]; isLookedAt {
+			machines += len(seen.Machines)
+			s.publish(a, c, seen, began)
 		}
 	}
 	a.isLooking = false
@@ -55,13 +60,16 @@ func (s *Service) lookAt(ctx context.Context, a *account, names []types.Namespac
 }
 
 // observeParts looks at clusters together. An error that may be of one cluster alone must not be that of the others, so each half
-// is looked at by itself then. It returns an error that is of the account.
+// is looked at by itself then. It returns an error that is of the account, which is also that of the clusters that were not looked at because of it.
 func observeParts(ctx context.Context, batch actuator.BatchActuator, target actuator.Target, infraIDs []string, found map[string]Snapshot) error {
 	target.InfraID = infraIDs[0]
 	machines, err := batch.ObserveAll(ctx, target, infraIDs)
 	if err != nil && len(infraIDs) > 1 && !isOfAccount(err) {
 		middle := len(infraIDs) / 2
 		if err := observeParts(ctx, batch, target, infraIDs[:middle], found); err != nil {
+			for _, infraID := range infraIDs[middle:] {
+				found[infraID] = Snapshot{Err: err}
+			}
 			return err
 		}
 		return observeParts(ctx, batch, target, infraIDs[middle:], found)

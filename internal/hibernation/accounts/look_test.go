@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package accounts
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/actuator"
+)
+
+// scriptedLooks answers one look after the other, and the last answer again.
+type scriptedLooks struct {
+	actuator.BatchActuator
+	answers []error
+}
+
+func (s *scriptedLooks) ObserveAll(_ context.Context, _ actuator.Target, infraIDs []string) (map[string][]actuator.Machine, error) {
+	err := s.answers[0]
+	s.answers = s.answers[min(1, len(s.answers)-1):]
+	found := map[string][]actuator.Machine{}
+	for _, infraID := range infraIDs {
+		found[infraID] = []actuator.Machine{{ID: infraID + "-0"}}
+	}
+	return found, err
+}
+
+func TestAClusterThatNobodyLookedAtGetsTheErrorOfTheAccount(t *testing.T) {
+	ofOne, throttled := errors.New("a machine is in an unknown state"), actuator.Errorf(actuator.Throttled, "slow down")
+	for name, answers := range map[string][]error{
+		"the first half is throttled":             {ofOne, throttled, nil},
+		"half of the first half is throttled":     {ofOne, ofOne, throttled, nil},
+		"the other half of the first is":          {ofOne, ofOne, nil, throttled, nil},
+		"the second half is throttled":            {ofOne, nil, throttled},
+		"all are throttled before any is told of": {throttled},
+	} {
+		infraIDs, found := []string{"a", "b", "c", "d"}, map[string]Snapshot{}
+		if err := observeParts(t.Context(), &scriptedLooks{answers: answers}, actuator.Target{}, infraIDs, found); !errors.Is(err, throttled) {
+			t.Errorf("%s: expected %v, found %v", name, throttled, err)
+		}
+		for _, infraID := range infraIDs {
+			if seen := found[infraID]; seen.Err == nil && len(seen.Machines) == 0 {
+				t.Errorf("%s: %s seems to have no machines", name, infraID)
+			}
+		}
+	}
+}
+
+func TestAClusterThatIsRenamedDuringALookIsLookedAtAgain(t *testing.T) {
+	runFleet(t, func(t *testing.T, f *fleet) {
+		f.look("another", "a") // It keeps the account.
+		f.look("before", "a")
+		f.service.RefreshMachines(named("before"))
+		elapse(gatherTime + callLatency/2)
+		renamed := Cluster{Name: named("before"), Actuator: f.cloud, Target: actuator.Target{InfraID: "after", Region: "a"}}
+		f.service.Look(t.Context(), renamed)
+		f.service.RefreshMachines(named("before"))
+		elapse(callLatency)
+		if seen, isKnown := f.service.Look(t.Context(), renamed); isKnown {
+			t.Errorf("expected nothing to be known by a look at other machines, found %+v", seen)
+		}
+		elapse(5 * time.Second)
+		if seen, isKnown := f.service.Look(t.Context(), renamed); !isKnown || len(seen.Machines) != 2 {
+			t.Errorf("expected two machines, found %+v, %t", seen, isKnown)
+		}
+	})
+}
