@@ -5,6 +5,8 @@ package accounts
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,4 +68,44 @@ func TestAClusterThatIsRenamedDuringALookIsLookedAtAgain(t *testing.T) {
 			t.Errorf("expected two machines, found %+v, %t", seen, isKnown)
 		}
 	})
+}
+
+// accountOfClusters has so many clusters that are off, with so many machines each, in the order in which they were looked at.
+func accountOfClusters(now time.Time, machines ...int) *account {
+	a := newAccount("key", nil, now)
+	for i, count := range machines {
+		name := named(fmt.Sprintf("c%d", i))
+		a.clusters[name] = &cluster{Cluster: Cluster{Name: name}, account: a, snapshot: Snapshot{
+			At: now.Add(time.Duration(i) - time.Hour), Machines: slices.Repeat([]actuator.Machine{{State: actuator.Stopped}}, count),
+		}}
+	}
+	return a
+}
+
+func TestALargeClusterThatIsOffHoldsUpNoOther(t *testing.T) {
+	now := time.Now()
+	for name, row := range map[string]struct {
+		machines []int
+		turns    int
+	}{
+		"clusters of one call":                          {[]int{200, 300, 1}, 2},
+		"a cluster that takes more than one call":       {[]int{machinesPerCall + 1, 1}, 2},
+		"a cluster that fills a call, and another one":  {[]int{machinesPerCall, 1}, 2},
+		"two clusters of which each takes more than it": {[]int{2 * machinesPerCall, 2 * machinesPerCall, 3}, 3},
+	} {
+		a := accountOfClusters(now, row.machines...)
+		for turn := range row.turns {
+			at := now.Add(time.Duration(turn+1) * turnInterval)
+			a.queueOffClusters(at)
+			for name := range a.wanted {
+				a.clusters[name].snapshot.At = at
+			}
+			clear(a.wanted)
+		}
+		for cluster, c := range a.clusters {
+			if c.snapshot.At.Before(now) {
+				t.Errorf("%s: %s was not looked at in %d turns", name, cluster.Name, row.turns)
+			}
+		}
+	}
 }

@@ -215,8 +215,9 @@ func (a *account) queueOffClusters(now time.Time) {
 	}
 	slices.SortFunc(off, func(x, y *cluster) int { return x.snapshot.At.Compare(y.snapshot.At) })
 	machines := 0
-	for _, c := range off[:min(len(off), clustersPerCall)] {
-		if machines += len(c.snapshot.Machines); machines > machinesPerCall {
+	for i, c := range off[:min(len(off), clustersPerCall)] {
+		// The first one has its turn however many machines it has; it would hold up all others for good.
+		if machines += len(c.snapshot.Machines); machines > machinesPerCall && i > 0 {
 			return
 		}
 		a.want(c.Name, demand{due: now})
