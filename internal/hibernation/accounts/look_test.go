@@ -109,3 +109,20 @@ func TestALargeClusterThatIsOffHoldsUpNoOther(t *testing.T) {
 		}
 	}
 }
+
+func TestWhoIsWaitedForIsLookedAtFirst(t *testing.T) {
+	now := time.Now()
+	a := accountOfClusters(now, slices.Repeat([]int{1}, maxLook+50)...)
+	for i := range maxLook + 50 {
+		a.want(named(fmt.Sprintf("c%d", i)), demand{due: now.Add(-time.Duration(i)), isAwaited: i < 10})
+	}
+	names := a.listDue(now)
+	for i := range 10 {
+		if name := named(fmt.Sprintf("c%d", i)); !slices.Contains(names, name) {
+			t.Errorf("%s, which a pass waits for, is not among the %d that are looked at", name.Name, len(names))
+		}
+	}
+	if oldest := named(fmt.Sprintf("c%d", maxLook+49)); names[10] != oldest || len(names) != maxLook {
+		t.Errorf("expected %s, which is due for longest, to be the next, found %s of %d", oldest.Name, names[10].Name, len(names))
+	}
+}

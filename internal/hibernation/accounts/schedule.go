@@ -87,6 +87,17 @@ type demand struct {
 	isAwaited bool
 }
 
+// compareUrgency puts what a pass waits for first.
+func (d demand) compareUrgency(other demand) int {
+	if d.isAwaited != other.isAwaited {
+		if d.isAwaited {
+			return -1
+		}
+		return 1
+	}
+	return d.due.Compare(other.due)
+}
+
 // want joins two demands: the earlier one says when, so that passes in a hurry do not put a look off.
 func (a *account) want(name types.NamespacedName, d demand) {
 	if old, ok := a.wanted[name]; ok {
@@ -179,7 +190,8 @@ func (a *account) lookTimeOf(d demand) (time.Time, bool) {
 	return later(d.due, a.nextLook), !a.isLooking
 }
 
-// listDue returns the clusters that are due: first those that somebody waits for, then settled ones whose turn comes anyway.
+// listDue returns the clusters that are due: first those that somebody waits for, then those that are due for longest, then settled ones whose
+// turn comes anyway.
 func (a *account) listDue(now time.Time) []types.NamespacedName {
 	var names, companions []types.NamespacedName
 	isDrift := true
@@ -197,6 +209,7 @@ func (a *account) listDue(now time.Time) []types.NamespacedName {
 			}
 		}
 	}
+	slices.SortFunc(names, func(x, y types.NamespacedName) int { return a.wanted[x].compareUrgency(a.wanted[y]) })
 	names = append(names, companions...)
 	return names[:min(len(names), maxLook)]
 }
