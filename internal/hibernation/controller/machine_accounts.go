@@ -81,7 +81,7 @@ func (a machineAccount) isFresh(now time.Time) bool {
 	return now.Sub(a.at) < unknownAccountTTL
 }
 
-// store keeps what was known before while the cloud gives no answer: a moment of silence is no change of owners.
+// store keeps what a look has shown; one that shows no machines changes nothing while what is known is fresh.
 func (a *machineAccounts) store(cluster types.NamespacedName, machines []actuator.Machine, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -89,6 +89,34 @@ func (a *machineAccounts) store(cluster types.NamespacedName, machines []actuato
 		a.byCluster[cluster] = machineAccount{account: machines[0].Account, hasMachines: true, at: now}
 	} else if !a.byCluster[cluster].isFresh(now) {
 		a.byCluster[cluster] = machineAccount{at: now}
+	}
+}
+
+func (a *machineAccounts) storeLook(cluster types.NamespacedName, seen accounts.Snapshot, now time.Time) {
+	if seen.Err != nil {
+		a.storeFailure(cluster, actuator.ClassOf(seen.Err), now)
+		return
+	}
+	a.store(cluster, seen.Machines, now)
+}
+
+// storeFailure leaves a cluster the machines that it was seen to have, however long ago, until its cloud says something of its credentials or of
+// what its machines are in. Whoever was never seen with machines owns none: an account that nobody reaches must hold up nobody else.
+func (a *machineAccounts) storeFailure(cluster types.NamespacedName, class actuator.ErrorClass, now time.Time) {
+	if !a.find(cluster).hasMachines || isAnswer(class) {
+		a.store(cluster, nil, now)
+	}
+}
+
+// isAnswer reports whether an error says that no machines are shown, and not that a cloud, or the hub, is silent for a moment.
+func isAnswer(class actuator.ErrorClass) bool {
+	switch class {
+	case actuator.CredentialsMissing, actuator.CredentialsInvalid, actuator.PermissionDenied, actuator.NotFound:
+		return true
+	case actuator.Unreachable, actuator.Throttled, actuator.NoCapacity, actuator.WrongState, actuator.Other:
+		return false
+	default:
+		return false
 	}
 }
 
@@ -113,14 +141,17 @@ func (c Controller) accountOf(ctx context.Context, other *hivev1.ClusterDeployme
 		return known, true
 	}
 	look := &clusterObservation{Observed: hibernation.Observed{Now: now}, name: ownerLook(name)}
-	if missingFields(other) != "" || c.unsupportedPlatform(other) != "" || !c.findTarget(ctx, other, look) {
+	if missingFields(other) != "" || c.unsupportedPlatform(other) != "" {
 		c.machineAccounts.store(name, nil, now)
+		return c.machineAccounts.find(name), true
+	}
+	if !c.findTarget(ctx, other, look) {
+		c.machineAccounts.storeFailure(name, look.ObservationError.Class, now)
 		return c.machineAccounts.find(name), true
 	}
 	seen, isKnown := c.accounts.Look(ctx, accounts.Cluster{Name: look.name, Actuator: look.actuator, Target: look.target})
 	if isKnown && now.Sub(seen.At) < unknownAccountTTL {
-		// An error is as good as no machines: nothing is shown.
-		c.machineAccounts.store(name, seen.Machines, now)
+		c.machineAccounts.storeLook(name, seen, now)
 		return c.machineAccounts.find(name), true
 	}
 	c.machineAccounts.await(look.name, waiting)

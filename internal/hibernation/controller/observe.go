@@ -165,7 +165,7 @@ func (c Controller) observeCloud(ctx context.Context, cd *hivev1.ClusterDeployme
 		c.accounts.RefreshMachines(seen.name)
 		return reconcile.ErrPending
 	}
-	c.machineAccounts.store(seen.name, look.Machines, seen.Now)
+	c.machineAccounts.storeLook(seen.name, look, seen.Now)
 	if look.Err == nil {
 		seen.Machines = look.Machines
 	} else {
