@@ -91,7 +91,9 @@ func (r *resumeApprovals) noteAnswers(answers []targetcluster.Approval) (failed 
 			r.untold = append(r.untold, v)
 		default:
 			delete(r.sent, v.UID)
-			delete(r.byNode, v.NodeName)
+			if v.Kind == csr.Client { // Others began no pause.
+				delete(r.byNode, v.NodeName)
+			}
 		}
 	}
 	return failed
