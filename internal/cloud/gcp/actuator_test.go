@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -271,6 +272,41 @@ func TestRightsAreAskedBeforeAStop(t *testing.T) {
 	cloud.Inject(t, actuatortest.Fault{Operation: testRights, Status: http.StatusForbidden, Code: "forbidden"})
 	if err := cloud.actuator.Stop(t.Context(), c.Target(), ids); err != nil {
 		t.Errorf("who may not ask: %v, want the stop to be tried", err)
+	}
+}
+
+// TestRightsAreAskedForEachClusterAndZone has rights that a condition on names gives for one cluster and withholds for another.
+func TestRightsAreAskedForEachClusterAndZone(t *testing.T) {
+	for name, row := range map[string]struct {
+		ids       []string
+		questions int
+	}{
+		"the denied one comes first":              {[]string{"a/denied-worker-a-9vq4d", "a/dev-worker-a-9vq4d"}, 2},
+		"the denied one comes last":               {[]string{"a/dev-worker-a-9vq4d", "a/denied-worker-a-9vq4d"}, 2},
+		"its pool has a name that tells no role":  {[]string{"a/denied-gpu-a-9vq4d", "a/dev-gpu-a-9vq4d", "a/dev-gpu-a-x7k2p"}, 2},
+		"it is in a zone of its own":              {[]string{"a/dev-master-0", "b/denied-master-0", "a/dev-master-1", "a/dev-master-2"}, 2},
+		"a cluster has machines in several zones": {[]string{"a/dev-master-0", "b/dev-master-1", "b/dev-worker-b-9vq4d", "a/denied-master-0"}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := startGCP(t)
+			var asked atomic.Int32
+			cloud.interfere = func(w http.ResponseWriter, r *http.Request) bool {
+				if !strings.HasSuffix(r.URL.Path, "/testIamPermissions") {
+					return false
+				}
+				asked.Add(1)
+				granted := []string{"compute.instances.stop", "compute.instances.start"}
+				if strings.Contains(r.URL.Path, "/denied-") {
+					granted = nil
+				}
+				writeJSON(w, http.StatusOK, map[string]any{"permissions": granted})
+				return true
+			}
+			err := cloud.actuator.RequireStopRights(t.Context(), cloud.newCluster().Target(), row.ids)
+			if actuator.ClassOf(err) != actuator.PermissionDenied || int(asked.Load()) > row.questions {
+				t.Errorf("found %v after %d questions, want class %q after %d at most", err, asked.Load(), actuator.PermissionDenied, row.questions)
+			}
+		})
 	}
 }
 

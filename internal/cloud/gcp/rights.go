@@ -11,27 +11,36 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/torpor-dev/torpor/actuator"
+	"github.com/torpor-dev/torpor/internal/cloud/machinenames"
 	"github.com/torpor-dev/torpor/internal/cloud/orders"
 )
 
 // testRights asks which of some rights the caller has.
 const testRights = "instances.testIamPermissions"
 
-// RequireStopRights implements rest.OneByOneAccount: it asks what the service account may do with one machine of each zone: a cluster that is stopped without the right to start it
-// could not wake. Rights are given for projects, folders and by conditions on names, and hardly ever for single machines.
+// RequireStopRights implements rest.OneByOneAccount: it asks what the service account may do with one machine of each cluster in each zone, since a
+// cluster that is stopped without the right to start it could not wake. Rights are given for projects, folders and by conditions on names
+// and zones, and hardly ever for single machines.
 func (c *projectAccount) RequireStopRights(ctx context.Context, ids []string) error {
-	ofZone := map[string]machineName{}
-	for _, id := range ids {
-		if m, ok := parseMachineName(id); ok {
-			ofZone[m.zone] = m
-		}
-	}
+	asked := map[machineName]bool{}
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(orders.ParallelCalls)
-	for _, m := range ofZone {
-		work.Go(func() error { return c.requireRightsFor(ctx, m) })
+	for _, id := range ids {
+		m, ok := parseMachineName(id)
+		if group := (machineName{m.zone, clusterOf(m.name)}); ok && !asked[group] {
+			asked[group] = true
+			work.Go(func() error { return c.requireRightsFor(ctx, m) })
+		}
 	}
 	return work.Wait()
+}
+
+// clusterOf returns what names of one cluster have in common, or those of one of its pools where the name does not tell the infraID.
+func clusterOf(name string) string {
+	if infraID := machinenames.FindInfraID(name); infraID != "" {
+		return infraID
+	}
+	return name[:max(strings.LastIndexByte(name, '-'), 0)]
 }
 
 func (c *projectAccount) requireRightsFor(ctx context.Context, m machineName) error {
