@@ -47,7 +47,8 @@ func (s *situation) events(saved hiveinternalv1alpha1.ClusterSyncStatus) []decis
 	if len(recovered) > 0 {
 		events = append(events, decision.Event{Reason: EventSyncSetsRecovered, Action: syncAction, Note: "Applied after a failure: " + joinSome(recovered, ", ")})
 	}
-	if synced := s.Status.SyncedResume; synced != nil && !synced.Equal(saved.SyncedResume) {
+	// All sets were tried for the resume; it is caught up with if none was refused.
+	if synced := s.Status.SyncedResume; synced != nil && !synced.Equal(saved.SyncedResume) && len(s.refused) == 0 {
 		events = append(events, decision.Event{
 			Reason: EventCaughtUp, Action: syncAction, Note: "All sets are applied after the resume that began at " + synced.UTC().Format(time.RFC3339),
 		})

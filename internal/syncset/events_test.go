@@ -41,6 +41,16 @@ func TestEventsTellWhatBecameOfSets(t *testing.T) {
 				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
 			}), "Normal CaughtUp All sets are applied after the resume that began at 2026-11-23T11:59:00Z",
 		},
+		"a cluster that refuses a set has not caught up": {
+			answered(failed, "ConfigMap a: no").with(func(o *Observed) {
+				o.Resume, o.Answer.Job = &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
+			}), "",
+		},
+		"a cluster for which there are too many sets has not": {
+			answered(applied("s", a), "").with(func(o *Observed) {
+				o.Excess, o.Resume, o.Answer.Job = 1, &resume, Job{IsFull: true, Sets: []SetKey{{Name: "s"}}, Resume: &resume}
+			}), "",
+		},
 		"of many sets some are named": {
 			observed(nil).with(func(o *Observed) {
 				o.Answer = &Answer{At: now, Results: many}
