@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -307,6 +308,29 @@ func TestRightsAreAskedForEachClusterAndZone(t *testing.T) {
 				t.Errorf("found %v after %d questions, want class %q after %d at most", err, asked.Load(), actuator.PermissionDenied, row.questions)
 			}
 		})
+	}
+}
+
+func TestQuestionsOfALargeBatchAreBounded(t *testing.T) {
+	const zones = 3
+	for _, clusters := range []int{1, maxZoneQuestions / zones, maxZoneQuestions, 2 * maxZoneQuestions} {
+		var ids []string
+		for i := range clusters {
+			for zone := range 2 * zones {
+				ids = append(ids, fmt.Sprintf("zone-%d/c%d-worker-%d", zone%zones, i, zone))
+			}
+		}
+		ofCluster, ofZone := map[string]bool{}, map[string]bool{}
+		chosen := chooseAsked(ids)
+		for _, m := range chosen {
+			ofCluster[clusterOf(m.name)], ofZone[m.zone] = true, true
+		}
+		if len(ofCluster) != clusters || len(ofZone) != zones {
+			t.Errorf("found questions for %d clusters and %d zones, want %d and %d", len(ofCluster), len(ofZone), clusters, zones)
+		}
+		if want := min(clusters*zones, max(maxZoneQuestions, clusters+zones-1)); len(chosen) != want {
+			t.Errorf("%d clusters in %d zones: found %d questions, want %d", clusters, zones, len(chosen), want)
+		}
 	}
 }
 

@@ -18,21 +18,43 @@ import (
 // testRights asks which of some rights the caller has.
 const testRights = "instances.testIamPermissions"
 
+// maxZoneQuestions bounds the questions of a large batch, but for one of each cluster and each zone: once one is throttled, all are asked again.
+const maxZoneQuestions = 500
+
 // RequireStopRights implements rest.OneByOneAccount: it asks what the service account may do with one machine of each cluster in each zone, since a
 // cluster that is stopped without the right to start it could not wake. Rights are given for projects, folders and by conditions on names
 // and zones, and hardly ever for single machines.
 func (c *projectAccount) RequireStopRights(ctx context.Context, ids []string) error {
-	asked := map[machineName]bool{}
 	work, ctx := errgroup.WithContext(ctx)
 	work.SetLimit(orders.ParallelCalls)
-	for _, id := range ids {
-		m, ok := parseMachineName(id)
-		if group := (machineName{m.zone, clusterOf(m.name)}); ok && !asked[group] {
-			asked[group] = true
-			work.Go(func() error { return c.requireRightsFor(ctx, m) })
-		}
+	for _, m := range chooseAsked(ids) {
+		work.Go(func() error { return c.requireRightsFor(ctx, m) })
 	}
 	return work.Wait()
+}
+
+// chooseAsked returns the machines that are asked about.
+func chooseAsked(ids []string) []machineName {
+	var chosen, others []machineName
+	isAsked := map[machineName]bool{}
+	for _, id := range ids {
+		m, ok := parseMachineName(id)
+		if !ok {
+			continue
+		}
+		zone, cluster := machineName{zone: m.zone}, machineName{name: clusterOf(m.name)}
+		both := machineName{m.zone, cluster.name}
+		switch {
+		case isAsked[both]:
+			continue
+		case isAsked[zone] && isAsked[cluster]:
+			others = append(others, m)
+		default:
+			chosen = append(chosen, m)
+		}
+		isAsked[zone], isAsked[cluster], isAsked[both] = true, true, true
+	}
+	return append(chosen, others[:min(len(others), max(maxZoneQuestions-len(chosen), 0))]...)
 }
 
 // clusterOf returns what names of one cluster have in common, or those of one of its pools where the name does not tell the infraID.
