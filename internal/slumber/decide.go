@@ -184,7 +184,7 @@ func (p *Plan) observeWave(o Observed, i int) {
 	if wave.IsSettled && !wave.ShouldSleep {
 		return // What becomes of what is awake is not for a Slumber to tell.
 	}
-	wave.WaitsFor = joinNames(waiting)
+	wave.WaitsFor = JoinNames(waiting)
 	timeout := waveTimeoutOf(o.Slumber)
 	if wave.IsSettled = wave.IsSettled || wave.WaitsFor == ""; wave.IsSettled {
 		wave.IsTimedOut = false
@@ -227,7 +227,8 @@ func describeMember(m Member) string {
 	return m.Name + " (" + m.Message + ")"
 }
 
-func joinNames(names []string) string {
+// JoinNames sorts names and joins them; of many it shows the first and says how many more there are.
+func JoinNames(names []string) string {
 	slices.Sort(names)
 	if len(names) > maxNames {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)

@@ -25,6 +25,8 @@ import (
 const (
 	// maxWritesAtOnce keeps a fleet that falls asleep from taking all that the API server gives to the manager.
 	maxWritesAtOnce = 8
+	// maxFailures is how many refused writes a message tells of.
+	maxFailures = 5
 	// awaitInterval is how often a deleted Slumber looks for kinds that are not announced yet.
 	awaitInterval = 5 * time.Second
 	// fieldUnknown is what the API server says of a field that a schema lacks.
@@ -38,29 +40,67 @@ type memberWrite struct {
 }
 
 // act writes the stops that differ into the status of the members, or into an annotation of those without one of Torpor's. Those of other Slumbers and the rest of the status are other field
-// managers'.
+// managers'. It goes on after a failure: one member whose write is refused must not keep others asleep.
 func (c Controller) act(ctx context.Context, seen *observation, plan slumber.Plan) error {
 	writes := listWrites(seen, plan)
-	group, groupCtx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(maxWritesAtOnce)
-	lacking := make([]string, len(writes))
+	failures, isLacking := make([]error, len(writes)), make([]bool, len(writes))
 	for i, write := range writes {
 		group.Go(func() error {
-			isKept, err := c.writeStops(groupCtx, seen.Slumber.Name, write)
-			if err == nil && !isKept {
-				lacking[i] = write.kind.GVK.Kind + " " + write.GetName()
-			}
-			return client.IgnoreNotFound(err)
+			isKept, err := c.writeStops(ctx, seen.Slumber.Name, write)
+			failures[i], isLacking[i] = client.IgnoreNotFound(err), err == nil && !isKept
+			return nil
 		})
 	}
-	err := group.Wait()
-	for _, name := range lacking {
-		if name != "" && err == nil {
-			return &reconcile.RefusedError{Class: torporv1alpha1.SlumberSchemaLacksFieldReason, Message: name}
+	_ = group.Wait() // Each failure is kept beside its write.
+	if err := joinFailures(failures); err != nil {
+		return err
+	}
+	var lacking []string
+	for i, write := range writes {
+		if isLacking[i] {
+			lacking = append(lacking, write.kind.GVK.Kind+" "+write.GetName())
 		}
 	}
-	return err
+	if len(lacking) > 0 {
+		return &reconcile.RefusedError{Class: torporv1alpha1.SlumberSchemaLacksFieldReason, Message: slumber.JoinNames(lacking)}
+	}
+	return nil
 }
+
+// joinFailures makes one error of those of several members, in an order that stays, so that the condition does not change back and forth. A stale
+// cache is no failure to tell of, and hides none.
+func joinFailures(failures []error) error {
+	failures = slices.DeleteFunc(failures, func(err error) bool { return err == nil })
+	if told := slices.DeleteFunc(slices.Clone(failures), func(err error) bool { return errors.Is(err, reconcile.ErrStale) }); len(told) > 0 {
+		failures = told
+	}
+	if len(failures) < 2 {
+		return errors.Join(failures...)
+	}
+	var texts []string
+	for _, err := range failures {
+		texts = append(texts, err.Error())
+	}
+	slices.Sort(texts)
+	if more := len(texts) - maxFailures; more > 0 {
+		texts = append(texts[:maxFailures], fmt.Sprintf("and %d more", more))
+	}
+	return &joinedError{strings.Join(texts, "; "), failures}
+}
+
+// joinedError is several errors in one line of text.
+type joinedError struct {
+	text string
+	all  []error
+}
+
+// Error implements error.
+func (j *joinedError) Error() string { return j.text }
+
+// Unwrap implements the interface of errors.Is and errors.As.
+func (j *joinedError) Unwrap() []error { return j.all }
 
 func listWrites(seen *observation, plan slumber.Plan) (writes []memberWrite) {
 	consider := func(o memberObject, m slumber.Member, wave int, wish slumber.MemberWish) {
