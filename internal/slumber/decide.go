@@ -69,6 +69,9 @@ func Decide(o Observed) Plan {
 	if err != nil {
 		return keepAll(o, err)
 	}
+	if err := ValidateSelectors(o.Slumber); err != nil {
+		return keepAll(o, err)
+	}
 	before := o.Slumber.Status
 	transitions := schedule.NextTransitions(o.Now)
 	phase := schedule.phaseGivenNext(o.Now, transitions)

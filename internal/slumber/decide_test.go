@@ -219,3 +219,13 @@ func TestStopsAreRecorded(t *testing.T) {
 		t.Errorf("found %+v", started)
 	}
 }
+
+// TestASelectorThatCannotBeReadIsTold has an operator without values, which the schema takes.
+func TestASelectorThatCannotBeReadIsTold(t *testing.T) {
+	s := withWaves(nights(), evening().Add(-3*time.Hour), true, true)
+	s.Spec.Waves[1].Targets[0].Selector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}}
+	plan := slumber.Decide(slumber.Observed{Now: noon(), Slumber: s, Waves: make([][]slumber.Member, 2)})
+	if plan.Wishes != nil || plan.Stalled.Reason != torporv1alpha1.SlumberInvalidReason || !strings.Contains(plan.Stalled.Message, "spec.waves[1].targets[0].selector: ") {
+		t.Errorf("expected that nothing is stopped or started, and why, found %v and %+v", plan.Wishes, plan.Stalled)
+	}
+}

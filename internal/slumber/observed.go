@@ -77,9 +77,9 @@ func FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, of map[string]st
 			if KindOf(target) != kind {
 				continue
 			}
-			selector, err := metav1.LabelSelectorAsSelector(&target.Selector)
+			selector, err := readSelector(i, j, target)
 			if err != nil {
-				return -1, fmt.Errorf("spec.waves[%d].targets[%d].selector: %w", i, j, err)
+				return -1, err
 			}
 			if selector.Matches(labels.Set(of)) {
 				return i, nil
@@ -87,6 +87,26 @@ func FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, of map[string]st
 		}
 	}
 	return -1, nil
+}
+
+// ValidateSelectors returns what is wrong with a selector that the schema takes: an operator that nobody knows, or that lacks its values.
+func ValidateSelectors(s *torporv1alpha1.Slumber) error {
+	for i, wave := range s.Spec.Waves {
+		for j, target := range wave.Targets {
+			if _, err := readSelector(i, j, target); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func readSelector(wave, at int, target torporv1alpha1.SlumberTarget) (labels.Selector, error) {
+	selector, err := metav1.LabelSelectorAsSelector(&target.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("spec.waves[%d].targets[%d].selector: expected labels and expressions that make sense, found: %w; correct it", wave, at, err)
+	}
+	return selector, nil
 }
 
 // KindOf returns which kind a target selects. Those that Torpor knows need no API group.

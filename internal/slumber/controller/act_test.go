@@ -16,8 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/slumber"
@@ -144,4 +146,26 @@ func TestMembersWhoseSchemaLacksTheFieldAreNamedInOrder(t *testing.T) {
 			t.Errorf("%q: expected %q, found %v", names, want, err)
 		}
 	}
+}
+
+// TestASelectorThatCannotBeReadIsObserved leaves it to the decision to tell of it.
+func TestASelectorThatCannotBeReadIsObserved(t *testing.T) {
+	s := &torporv1alpha1.Slumber{Spec: torporv1alpha1.SlumberSpec{Waves: []torporv1alpha1.SlumberWave{{Name: "all", Targets: []torporv1alpha1.SlumberTarget{{
+		Kind: "ClusterDeployment", Selector: metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn}}},
+	}}}}}}
+	seen, err := Controller{client: clusterLister{}, Clock: clocktesting.NewFakePassiveClock(beforeNight())}.observe(t.Context(), s)
+	if err != nil || len(seen.Waves[0]) != 0 {
+		t.Errorf("expected no members and no error, found %+v and %v", seen, err)
+	}
+}
+
+// clusterLister knows one cluster, and nothing else.
+type clusterLister struct{ client.Client }
+
+// List implements client.Reader.
+func (clusterLister) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if clusters, isOfKind := list.(*hivev1.ClusterDeploymentList); isOfKind {
+		clusters.Items = make([]hivev1.ClusterDeployment, 1)
+	}
+	return nil
 }
