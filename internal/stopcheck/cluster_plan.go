@@ -70,11 +70,14 @@ func unsupportedMessage(cd *hivev1.ClusterDeployment) string {
 	if !cd.Spec.Installed {
 		return "Expected spec.installed to be true, found that it is not; nothing is stopped or started before"
 	}
-	for kind, reasons := range map[string][]string{
-		hivev1.ClusterHibernationPossibleCondition: {torporv1alpha1.HibernationUnsupportedFinding},
-		hivev1.ClusterHibernatingCondition:         {hivev1.UnsupportedHibernationReason, hivev1.InvalidSpecReason},
+	for _, says := range []struct {
+		condition string
+		reasons   []string
+	}{
+		{hivev1.ClusterHibernatingCondition, []string{hivev1.UnsupportedHibernationReason, hivev1.InvalidSpecReason}},
+		{hivev1.ClusterHibernationPossibleCondition, []string{torporv1alpha1.HibernationUnsupportedFinding}},
 	} {
-		if c := meta.FindStatusCondition(cd.Status.Conditions, kind); c != nil && slices.Contains(reasons, c.Reason) {
+		if c := meta.FindStatusCondition(cd.Status.Conditions, says.condition); c != nil && slices.Contains(says.reasons, c.Reason) {
 			return c.Message
 		}
 	}

@@ -280,3 +280,17 @@ func TestOfACertificatesChainsTheOneThatLastsLongestCounts(t *testing.T) {
 		t.Errorf("expected no time of a server that was not verified, found %s", got)
 	}
 }
+
+// TestAnUnsupportedClusterIsToldTheSameEachTime has two conditions that say why it cannot hibernate: what Hibernating says comes first.
+func TestAnUnsupportedClusterIsToldTheSameEachTime(t *testing.T) {
+	cd := &hivev1.ClusterDeployment{Spec: hivev1.ClusterDeploymentSpec{Installed: true}}
+	cd.Status.Conditions = []metav1.Condition{
+		{Type: hivev1.ClusterHibernationPossibleCondition, Reason: torporv1alpha1.HibernationUnsupportedFinding, Message: "possible"},
+		{Type: hivev1.ClusterHibernatingCondition, Reason: hivev1.InvalidSpecReason, Message: "hibernating"},
+	}
+	for range 100 {
+		if found := unsupportedMessage(cd); found != "hibernating" {
+			t.Fatalf("expected what Hibernating says, found %q", found)
+		}
+	}
+}
