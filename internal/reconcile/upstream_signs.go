@@ -48,7 +48,7 @@ func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webho
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
 	webhook, namespaces, err := s.findWebhook(ctx)
-	if err == nil {
+	if err == nil || webhook != "" { // What was found is there, whatever else could not be looked at.
 		s.webhook = webhook
 	}
 	s.explain(ctx, err)
