@@ -34,8 +34,9 @@ type OverdueEnds struct {
 	ends map[overdueEnd]bool
 	// heldSince is since when there have been some, and progressAt when the last of them came or went; zero while there are none.
 	heldSince, progressAt time.Time
-	// untold are what is done once nothing is held back.
-	untold []func()
+	// untold are what is done once nothing is held back, and isAwaited is whether a timer looks after them.
+	untold    []func()
+	isAwaited bool
 }
 
 // overdueEnd is an object of a controller.
@@ -106,12 +107,28 @@ func (o *OverdueEnds) tell(f func()) {
 	}
 	o.mu.Lock()
 	o.untold = append(o.untold, f)
-	if len(o.untold) == 1 && o.isHolding() {
-		time.AfterFunc(progressLimit, func() { o.tell(func() {}) }) // Perhaps nobody notes anything by then.
-	}
 	untold := o.takeUntold()
+	o.awaitRelease()
 	o.mu.Unlock()
 	tellAll(untold)
+}
+
+// awaitRelease has what is untold be told once it is held back no more, for perhaps nobody notes anything by then. What becomes overdue meanwhile holds
+// it back for longer, so that the timer looks again. It is called with the lock held.
+func (o *OverdueEnds) awaitRelease() {
+	if len(o.untold) == 0 || o.isAwaited || !o.isHolding() {
+		return
+	}
+	o.isAwaited = true
+	left := min(endsLimit-o.clock.Since(o.heldSince), progressLimit-o.clock.Since(o.progressAt))
+	time.AfterFunc(left, func() {
+		o.mu.Lock()
+		o.isAwaited = false
+		untold := o.takeUntold()
+		o.awaitRelease()
+		o.mu.Unlock()
+		tellAll(untold)
+	})
 }
 
 func tellAll(untold []func()) {

@@ -158,3 +158,27 @@ func TestAPassEndsWhatIsOverdue(t *testing.T) {
 		})
 	}
 }
+
+// TestWhatIsUntoldIsToldThoughMoreIsOverdue has another end become overdue shortly before the first look at what is untold, and nobody note anything later.
+func TestWhatIsUntoldIsToldThoughMoreIsOverdue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := NewOverdueEnds(clock.RealClock{})
+		one := trackPods(all, "one", "a", "b")
+		one.awaitTurn(t.Context(), nameOf("a"), podOf("a"))
+		var told atomic.Int32
+		for range 2 {
+			all.tell(func() { told.Add(1) })
+		}
+		<-time.After(progressLimit - time.Second)
+		one.awaitTurn(t.Context(), nameOf("b"), podOf("b"))
+		<-time.After(progressLimit + time.Second)
+		synctest.Wait()
+		if told.Load() != 2 {
+			t.Errorf("expected both to be told once nothing has come to its end for %s, found %d", progressLimit, told.Load())
+		}
+		all.tell(func() { told.Add(1) })
+		if told.Load() != 3 || len(all.untold) > 0 {
+			t.Errorf("expected what comes later to be told at once, and nothing to be left, found %d and %d", told.Load(), len(all.untold))
+		}
+	})
+}
