@@ -50,8 +50,11 @@ with exit code 4: it would end passwords that may be in use.`,
 }
 
 func (r *rotation) run(cmd *cobra.Command, args []string) error {
-	if r.timeout <= 0 {
+	switch {
+	case r.timeout <= 0:
 		return exit.WrongUsage("--timeout: expected a duration above zero such as 10m, found %s", r.timeout)
+	case cmd.Flags().Changed("timeout") && !r.wait:
+		return exit.WrongUsage("--timeout: expected --wait with it, found none")
 	}
 	kube, c, err := r.openCluster(cmd.Context(), args[0])
 	if err != nil {
@@ -88,12 +91,15 @@ func (r *rotation) run(cmd *cobra.Command, args []string) error {
 }
 
 func (r *rotation) await(ctx context.Context, kube *kubeClient, c *mocov1beta2.MySQLCluster, value string) error {
-	err := wait.PollUntilContextTimeout(ctx, time.Second, r.timeout, true, func(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		var now mocov1beta2.MySQLCluster
 		err := kube.Get(ctx, client.ObjectKeyFromObject(c), &now)
 		return err == nil && now.Annotations[mocov1beta2.RotationAnnotation] == "", err
 	})
-	if errors.Is(err, context.DeadlineExceeded) {
+	// One request that has no answer ends by a deadline of its own, which is not that of the wait.
+	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return exit.Error{Code: exit.TimedOut, Err: fmt.Errorf("%s: expected to %s its passwords within %s, and it goes on; it waits for a healthy cluster: see kubectl moco status", describeCluster(c), value, r.timeout)}
 	}
 	if err != nil {
