@@ -70,7 +70,11 @@ func (s *mysqlSession) runMysql(cmd *cobra.Command, args []string) error {
 	}
 	index := s.index
 	if index < 0 {
-		index = c.Status.CurrentPrimaryIndex
+		primary, chosen := c.Status.Primary()
+		if !chosen {
+			return fmt.Errorf("%s: expected a primary, found that none is chosen yet; wait until the cluster is healthy, or name an instance with --index", describeCluster(c))
+		}
+		index = primary
 	}
 	if index >= int(c.Spec.Replicas) {
 		return exit.WrongUsage("--index: expected an instance of %s, which are 0 to %d, found %d", describeCluster(c), c.Spec.Replicas-1, index)

@@ -63,3 +63,12 @@ func TestATimeoutNeedsAWait(t *testing.T) {
 		t.Errorf("expected exit code %d and no write, found %d: %s", exit.Usage, got.code, got.err)
 	}
 }
+
+// TestNoInstanceIsTakenForThePrimary has a cluster of which none is chosen yet, whose index is 0 from the beginning.
+func TestNoInstanceIsTakenForThePrimary(t *testing.T) {
+	t.Parallel()
+	got := runWith(t, &kubeClient{Client: &oneCluster{}, namespace: "prod"}, "mysql", "-u", "moco-writable", "test")
+	if got.code != exit.Failed || !strings.Contains(got.err, "expected a primary") {
+		t.Errorf("expected exit code %d because no primary is chosen, found %d: %s", exit.Failed, got.code, got.err)
+	}
+}
