@@ -209,7 +209,7 @@ func (v *verbCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var results []*verbResult
+	results := []*verbResult{} // Programs read an empty list, and not null.
 	for _, t := range targets {
 		r := v.change(ctx, kube, t)
 		if results = append(results, r); !v.waits {
