@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/liggitt/tabwriter"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
 // follower prints rows when they change, until somebody ends the program.
@@ -31,7 +34,13 @@ type follower struct {
 	table alignedTable
 	rows  map[rowKey]stopRow
 	err   error
+	// slumbers are those that were read last, and slumbersReadAt when that was.
+	slumbers       []torporv1alpha1.Slumber
+	slumbersReadAt time.Time
 }
+
+// slumbersInterval is how old the Slumbers may be that a changed row is shown with.
+const slumbersInterval = 30 * time.Second
 
 // rowKey is what names a row.
 type rowKey struct {
@@ -47,11 +56,18 @@ func (r stopRow) withoutHistory() stopRow {
 	return r
 }
 
+// shown is what two rows of a follower are compared by. NEXT tells of the schedule what is shown.
+func (r stopRow) shown() stopRow {
+	r = r.withoutHistory()
+	r.Schedule = nil
+	return r
+}
+
 // follow prints the rows that were found, and then each that changes. What is deleted is told.
 func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector labels.Selector, found []stopRow) error {
 	f := &follower{statusCommand: s, kube: kube, selector: selector, table: newAlignedTable(s.Out), rows: map[rowKey]stopRow{}}
 	for _, r := range found {
-		f.rows[r.key()] = r.withoutHistory()
+		f.rows[r.key()] = r.shown()
 	}
 	if err := f.table.write(append([][]string{s.headings()}, s.cellsOf(found)...)); err != nil {
 		return err
@@ -63,16 +79,21 @@ func (s *statusCommand) follow(ctx context.Context, kube *kubeClient, selector l
 	if err != nil {
 		return err
 	}
+	isFollowing := false
 	for _, k := range all {
-		// A kind that is not served, or that may not be listed, was told of with the first table.
-		if _, isServed, err := kube.listRows(ctx, k, selector); err != nil || !isServed {
+		// A kind that is not served, or that may not be listed, was told of with the first table. After another error the watch lists it again.
+		if _, isServed, err := kube.listRows(ctx, k, selector); !isServed || errors.Is(err, errForbidden) {
 			continue
 		}
+		isFollowing = true
 		kinds.Go(func() { f.followKind(ctx, cancel, k) })
 	}
 	kinds.Wait()
-	if f.err != nil {
+	switch {
+	case f.err != nil:
 		return f.err
+	case !isFollowing:
+		return fmt.Errorf("expected a kind that can be followed in %s, found none that is served and that you may list any more; see kubectl torpor status", kube.namespaceText())
 	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("follow what can be stopped: %w", err)
@@ -87,7 +108,7 @@ func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k st
 			obj = unknown.Obj
 		}
 		if o, ok := obj.(client.Object); ok {
-			f.show(k.describe(o.DeepCopyObject().(client.Object)), isGone, stop)
+			f.show(ctx, k.describe(o.DeepCopyObject().(client.Object)), isGone, stop)
 		}
 	}
 	options := func(o metav1.ListOptions) *client.ListOptions {
@@ -114,9 +135,11 @@ func (f *follower) followKind(ctx context.Context, stop context.CancelFunc, k st
 }
 
 // show prints the rows of an object that are not as they were.
-func (f *follower) show(rows []stopRow, isGone bool, stop context.CancelFunc) {
+func (f *follower) show(ctx context.Context, rows []stopRow, isGone bool, stop context.CancelFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.refreshSlumbers(ctx)
+	f.addSchedules(rows, f.slumbers)
 	var changed []stopRow
 	for _, r := range rows {
 		if isGone {
@@ -126,17 +149,30 @@ func (f *follower) show(rows []stopRow, isGone bool, stop context.CancelFunc) {
 		if !isKnown && r.isUntouched {
 			continue
 		}
-		if isKnown && reflect.DeepEqual(before, r.withoutHistory()) {
+		if isKnown && reflect.DeepEqual(before, r.shown()) {
 			continue
 		}
 		changed = append(changed, r)
-		if f.rows[r.key()] = r.withoutHistory(); isGone {
+		if f.rows[r.key()] = r.shown(); isGone {
 			delete(f.rows, r.key())
 		}
 	}
 	if err := f.table.write(f.cellsOf(changed)); err != nil && f.err == nil {
 		f.err = err
 		stop()
+	}
+}
+
+// refreshSlumbers reads the Slumbers again where they may have changed. Those that were read before count as long as there is no answer. It is called with
+// the lock held.
+func (f *follower) refreshSlumbers(ctx context.Context) {
+	now := f.clock.Now()
+	if !f.slumbersReadAt.IsZero() && now.Sub(f.slumbersReadAt) < slumbersInterval {
+		return
+	}
+	f.slumbersReadAt = now
+	if slumbers, err := f.kube.readSlumbers(ctx, f.kube.namespace); err == nil {
+		f.slumbers = slumbers
 	}
 }
 

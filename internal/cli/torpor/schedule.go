@@ -74,6 +74,12 @@ func (r stopRow) findSlumbers(all []torporv1alpha1.Slumber) (found []*torporv1al
 // previewSchedules adds to the rows of objects when Slumbers stop and start them next, and takes away skips that are over.
 func (a *commands) previewSchedules(ctx context.Context, kube *kubeClient, rows []stopRow) error {
 	slumbers, err := kube.readSlumbers(ctx, kube.namespace)
+	a.addSchedules(rows, slumbers)
+	return err
+}
+
+// addSchedules does so with the Slumbers that there are. The rows of one object stand beside each other.
+func (a *commands) addSchedules(rows []stopRow, slumbers []torporv1alpha1.Slumber) {
 	for i := range rows {
 		r := &rows[i]
 		// Of the parts of one object the last one is the whole of it.
@@ -91,7 +97,6 @@ func (a *commands) previewSchedules(ctx context.Context, kube *kubeClient, rows 
 			r.Next = r.Schedule[0].describe()
 		}
 	}
-	return err
 }
 
 // listTransitions returns the next ones of a Slumber that selects the object: what is skipped falls asleep at the end of that, if a window goes on then.
