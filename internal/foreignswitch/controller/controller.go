@@ -170,6 +170,8 @@ func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) de
 			"Expected the right to get, list, watch and patch %s.%s, found that some are missing; make a ClusterRole with them and the label %s", target.Resource, target.Group, torporv1alpha1.StopAdapterRoleLabel))
 	case is.Error != "":
 		return decision.False(torporv1alpha1.StopAdapterFailedReason, "Expected to watch "+target.Kind+", found: "+is.Error)
+	case is.Phase == conditional.Starting:
+		return decision.False(torporv1alpha1.StopAdapterDormantReason, "The controller of "+target.Kind+" starts: what there is of the kind is being listed")
 	default:
 		return decision.False(torporv1alpha1.StopAdapterDormantReason, fmt.Sprintf("The API server does not serve %s/%s %s, or that is not known yet", target.Group, target.Version, target.Kind))
 	}

@@ -18,8 +18,8 @@ const removeTimeout = 10 * time.Second
 type adapterGroups struct {
 	mu  sync.Mutex
 	all map[string]adapterGroup
-	// gone are the names of adapters that are not there any more; abandoned says that there are some.
-	gone      []string
+	// gone are the UIDs of adapters that are not there any more, by their names, which others may have by now; abandoned says that there are some.
+	gone      map[string]string
 	abandoned chan struct{}
 }
 
@@ -62,9 +62,13 @@ func (g *adapterGroups) remove(ctx context.Context, name string) {
 	is, isThere := g.all[name]
 	delete(g.all, name)
 	g.mu.Unlock()
-	if !isThere {
-		return
+	if isThere {
+		is.end(ctx)
 	}
+}
+
+// end ends a controller that nobody finds any more.
+func (is adapterGroup) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	_ = is.Remove(ctx) // It goes on to end.
@@ -73,7 +77,12 @@ func (g *adapterGroups) remove(ctx context.Context, name string) {
 // abandon has the controller of an adapter that is gone end soon.
 func (g *adapterGroups) abandon(name string) {
 	g.mu.Lock()
-	g.gone = append(g.gone, name)
+	if is, isThere := g.all[name]; isThere {
+		if g.gone == nil {
+			g.gone = map[string]string{}
+		}
+		g.gone[name] = is.uid
+	}
 	g.mu.Unlock()
 	select {
 	case g.abandoned <- struct{}{}:
@@ -86,8 +95,8 @@ func (g *adapterGroups) run(ctx context.Context) error {
 	for {
 		select {
 		case <-g.abandoned:
-			for _, name := range g.takeGone() {
-				g.remove(ctx, name)
+			for _, is := range g.takeGone() {
+				is.end(ctx)
 			}
 		case <-ctx.Done():
 			for _, name := range g.listNames() {
@@ -98,10 +107,16 @@ func (g *adapterGroups) run(ctx context.Context) error {
 	}
 }
 
-func (g *adapterGroups) takeGone() []string {
+// takeGone returns the controllers of adapters that are gone. One of an adapter that has the name since then is another's.
+func (g *adapterGroups) takeGone() (gone []adapterGroup) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gone := g.gone
+	for name, uid := range g.gone {
+		if is, isThere := g.all[name]; isThere && is.uid == uid {
+			gone = append(gone, is)
+			delete(g.all, name)
+		}
+	}
 	g.gone = nil
 	return gone
 }

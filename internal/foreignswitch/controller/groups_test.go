@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/conditional"
+)
+
+func adapterOf(uid types.UID) *torporv1alpha1.StopAdapter {
+	a := &torporv1alpha1.StopAdapter{}
+	a.Name, a.UID, a.Generation = "x", uid, 1
+	return a
+}
+
+// TestAnAdapterThatIsMadeAnewKeepsItsController has one that is deleted and made anew before anybody has ended the controller of the first.
+func TestAnAdapterThatIsMadeAnewKeepsItsController(t *testing.T) {
+	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
+	g.add(adapterOf("first"), nil)
+	g.abandon("x")
+	g.add(adapterOf("second"), nil)
+	if gone := g.takeGone(); len(gone) > 0 || !g.isCurrent(adapterOf("second")) {
+		t.Errorf("expected the controller of the second to stay, found that %d are to end", len(gone))
+	}
+	g.abandon("x")
+	if gone := g.takeGone(); len(gone) != 1 || g.isCurrent(adapterOf("second")) {
+		t.Errorf("expected the controller of the second to end, found that %d are to", len(gone))
+	}
+}
+
+// TestAControllerThatStartsIsNotSaidToLackItsKind has its informers list what there is.
+func TestAControllerThatStartsIsNotSaidToLackItsKind(t *testing.T) {
+	a := adapterOf("first")
+	a.Spec.Target = torporv1alpha1.StopAdapterTarget{Group: "example.com", Version: "v1", Kind: "Thing"}
+	found := describeGroup(a, conditional.GroupStatus{Phase: conditional.Starting})
+	if strings.Contains(found.Message, "not serve") || !strings.Contains(found.Message, "starts") {
+		t.Errorf("expected that the controller starts, found %q", found.Message)
+	}
+}
