@@ -182,8 +182,13 @@ func bindRole(ctx context.Context, e bulk.Editor, theirs *rbacv1.RoleBinding) er
 		ObjectMeta: metav1.ObjectMeta{Namespace: theirs.Namespace, Name: "torpor-" + theirs.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: theirs.Subjects,
 	}
-	if found, err := e.HasObject(ctx, client.ObjectKeyFromObject(own), &rbacv1.RoleBinding{}); err != nil || found {
+	var present rbacv1.RoleBinding
+	found, err := e.HasObject(ctx, client.ObjectKeyFromObject(own), &present)
+	switch {
+	case err != nil:
 		return err
+	case found:
+		return requireGives(&present, own, theirs.Name)
 	}
 	if e.DryRun {
 		e.Print("would make", own, role+" for the subjects of "+theirs.Name)
@@ -193,5 +198,21 @@ func bindRole(ctx context.Context, e bulk.Editor, theirs *rbacv1.RoleBinding) er
 		return fmt.Errorf("make the RoleBinding %s/%s: %w", own.Namespace, own.Name, err)
 	}
 	e.Print("made", own, role+" for the subjects of "+theirs.Name)
+	return nil
+}
+
+// requireGives refuses a RoleBinding that is there already and does not give what one of Torpor's would: who made it is not known, so that it is not
+// for this command to change.
+func requireGives(present, own *rbacv1.RoleBinding, of string) error {
+	const remedy = "correct or delete it, and run this again"
+	if present.RoleRef != own.RoleRef {
+		return fmt.Errorf("the RoleBinding %s/%s: expected %s %s, found %s %s; %s",
+			own.Namespace, own.Name, own.RoleRef.Kind, own.RoleRef.Name, present.RoleRef.Kind, present.RoleRef.Name, remedy)
+	}
+	for _, subject := range own.Subjects {
+		if !slices.Contains(present.Subjects, subject) {
+			return fmt.Errorf("the RoleBinding %s/%s: expected the subjects of %s, found that %s %s is missing; %s", own.Namespace, own.Name, of, subject.Kind, subject.Name, remedy)
+		}
+	}
 	return nil
 }
