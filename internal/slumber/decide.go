@@ -307,13 +307,22 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 		p.Ready = decision.False(torporv1alpha1.SlumberInTransitionReason, fmt.Sprintf("%s: %s; %s", p.Status.State, strings.Join(waiting, "; "), next))
 	}
 	p.Stalled = decision.False(torporv1alpha1.SlumberAsExpectedReason, "Nothing needs anybody")
-	if len(o.MissingKinds) > 0 {
+	if o.lacksKinds() {
 		p.Stalled = decision.True(torporv1alpha1.SlumberKindMissingReason, "Expected kinds that are served and that Torpor may stop, found none of "+
 			strings.Join(o.MissingKinds, ", ")+"; install the kind, its feature or its StopAdapter, and the rights")
 	}
 	if len(late) > 0 {
 		p.Stalled = decision.True(torporv1alpha1.SlumberWaveTimedOutReason, strings.Join(late, "; ")+"; see what keeps it")
 	}
+}
+
+// lacksKinds reports whether kinds are missing that are not about to come: a manager that has just begun says no more of that than the last one did.
+func (o Observed) lacksKinds() bool {
+	if len(o.MissingKinds) == 0 || !o.Now.Before(o.KindsAwaitedUntil) {
+		return len(o.MissingKinds) > 0
+	}
+	before := meta.FindStatusCondition(o.Slumber.Status.Conditions, torporv1alpha1.SlumberStalledCondition)
+	return before != nil && before.Reason == torporv1alpha1.SlumberKindMissingReason
 }
 
 // NoteRefusal says that members could not be stopped or started. A class names a member whose schema drops what was written.

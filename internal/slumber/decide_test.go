@@ -229,3 +229,21 @@ func TestASelectorThatCannotBeReadIsTold(t *testing.T) {
 		t.Errorf("expected that nothing is stopped or started, and why, found %v and %+v", plan.Wishes, plan.Stalled)
 	}
 }
+
+// TestKindsThatMayStillComeAreNotSaidToBeMissing has a manager that has just begun: what was not missing before is not told, and what was stays told.
+func TestKindsThatMayStillComeAreNotSaidToBeMissing(t *testing.T) {
+	for was, want := range map[string]string{
+		torporv1alpha1.SlumberAsExpectedReason: torporv1alpha1.SlumberAsExpectedReason, torporv1alpha1.SlumberKindMissingReason: torporv1alpha1.SlumberKindMissingReason,
+	} {
+		s := nights()
+		s.Status.Conditions = []metav1.Condition{{Type: torporv1alpha1.SlumberStalledCondition, Reason: was}}
+		o := slumber.Observed{Now: noon(), Slumber: s, Waves: make([][]slumber.Member, 2), MissingKinds: []string{"Deployment.apps"}, KindsAwaitedUntil: noon().Add(slumber.KindsGrace)}
+		if p := slumber.Decide(o); p.Stalled.Reason != want {
+			t.Errorf("it was %s: expected %s, found %+v", was, want, p.Stalled)
+		}
+		o.Now = o.KindsAwaitedUntil
+		if p := slumber.Decide(o); p.Stalled.Reason != torporv1alpha1.SlumberKindMissingReason {
+			t.Errorf("it was %s: expected it to be told once the kinds are awaited no more, found %+v", was, p.Stalled)
+		}
+	}
+}

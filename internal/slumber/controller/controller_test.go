@@ -303,6 +303,11 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 		}
 		return c.Reason
 	}
+	env.WaitFor(t, "the manager has begun, and Deployments may still come", s, func() error {
+		return testenv.ErrorIf(stalledBy() != "" || s.Status.Members != 2, "found %+v", s.Status)
+	})
+	clock.SetTime(clock.Now().Add(slumber.KindsGrace))
+	testenv.ExpectNoError(t, env.Client.Patch(t.Context(), s, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"looked-at": "later"}}}`))))
 	env.WaitFor(t, "the Slumber says that nobody stops Deployments", s, func() error {
 		return testenv.ErrorIf(stalledBy() != torporv1alpha1.SlumberKindMissingReason || s.Status.Members != 2, "found %+v", s.Status)
 	})
