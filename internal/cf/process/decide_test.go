@@ -3,6 +3,7 @@
 package process
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -257,6 +258,10 @@ func TestDecide(t *testing.T) {
 		},
 		"a canary waits": {
 			observedApp(duringCanary, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"canary waits", Nothing{}, korifiv1alpha1.DeploymentPausedReason, drained, 0},
+		},
+		"a canary with as many in flight as there are numbers grows": {
+			observedApp(duringCanary, wantingInstances(4), withLRP(4, 4), withPods(4, 4, 0), withLRP(5, 1), withPods(5, 1, 0), func(o *Observed) { o.App.Rollout.MaxInFlight = math.MaxInt32 }),
+			decisionSummary{"scale", ScaleLRP{n5, 2}, deploying, drained, 0},
 		},
 		"a cancelled deployment grows the old revision": {
 			observedApp(whenCancelled, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},

@@ -8,7 +8,8 @@ func (o Observed) wantedInstances() int32 {
 	if len(o.olderLRPs()) == 0 || o.App.Rollout.Cancelled {
 		return o.Desired
 	}
-	want := min(o.Desired, o.podsOf(o.TargetRevision()).Ready+max(1, o.App.Rollout.MaxInFlight))
+	// What may be in flight is bounded first, because people may write as many as there are numbers.
+	want := min(o.Desired, o.podsOf(o.TargetRevision()).Ready+min(o.Desired, max(1, o.App.Rollout.MaxInFlight)))
 	if share := o.canaryInstances(); share > 0 {
 		want = min(want, share)
 	}
