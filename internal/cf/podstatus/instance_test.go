@@ -117,3 +117,20 @@ func TestCount(t *testing.T) {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 }
+
+// Two instances that have to have ended at once name the same node whatever the order of the cache: a message must not flap.
+func TestNodeOfEndIsTheSameInAnyOrder(t *testing.T) {
+	t.Parallel()
+	end := metav1.NewTime(time.Date(2026, 7, 1, 12, 0, 10, 0, time.UTC))
+	for _, nodes := range [][]string{{"a", "b"}, {"b", "a"}} {
+		var found []RevisionPods
+		for _, node := range nodes {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &end, Labels: map[string]string{korifiv1alpha1.VersionLabel: "1"}}}
+			pod.Spec.NodeName = node
+			found = CountPod(found, pod)
+		}
+		if found[0].NodeOfEnd != "a" {
+			t.Errorf("in the order %q: expected the node a, found %s", nodes, found[0].NodeOfEnd)
+		}
+	}
+}

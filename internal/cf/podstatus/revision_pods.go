@@ -19,7 +19,8 @@ type RevisionPods struct {
 	// Draining are terminating; Since is when the deletion of the first of them was requested.
 	Draining int32
 	Since    time.Time
-	// EndsBy is when the first of them has to have ended, which its node NodeOfEnd says, and nobody else.
+	// EndsBy is when the first of them has to have ended, which its node NodeOfEnd says, and nobody else. Of several that
+	// end at once it is the node whose name comes first, in whatever order a cache lists them.
 	EndsBy    time.Time
 	NodeOfEnd string
 	// Trouble is why one of those that are alive can neither be placed nor started; empty if none is in trouble.
@@ -42,8 +43,9 @@ func CountPod(counts []RevisionPods, pod *corev1.Pod) []RevisionPods {
 		if requested := deletionRequestedAt(pod); p.Since.IsZero() || requested.Before(p.Since) {
 			p.Since = requested
 		}
-		if end := pod.DeletionTimestamp.Time; p.EndsBy.IsZero() || end.Before(p.EndsBy) {
-			p.EndsBy, p.NodeOfEnd = end, pod.Spec.NodeName
+		end, node := pod.DeletionTimestamp.Time, pod.Spec.NodeName
+		if p.EndsBy.IsZero() || end.Before(p.EndsBy) || end.Equal(p.EndsBy) && node < p.NodeOfEnd {
+			p.EndsBy, p.NodeOfEnd = end, node
 		}
 		return counts
 	}
