@@ -334,6 +334,12 @@ func TestMessagesCount(t *testing.T) {
 
 func TestCanaryInstancesAreRounded(t *testing.T) {
 	t.Parallel()
+	for _, desired := range []int32{1, 149, 150, 1000} {
+		o := observedApp(duringCanary, withLRP(4, 1), wantingInstances(desired))
+		if o.App.Rollout.CanaryPercent, o.App.Rollout.CanaryOfOne = 0, true; o.canaryInstances() != 1 {
+			t.Errorf("a canary of one instance of %d: found %d", desired, o.canaryInstances())
+		}
+	}
 	for given, want := range map[[2]int32]int32{{1, 10}: 1, {3, 50}: 2, {4, 33}: 1, {4, 38}: 2, {10, 25}: 3, {3, 100}: 3, {2, 1000}: 2, {0, 50}: 0} {
 		o := observedApp(duringCanary, withLRP(4, 1))
 		o.Desired, o.App.Rollout.CanaryPercent = given[0], given[1]

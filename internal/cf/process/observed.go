@@ -57,6 +57,8 @@ type RolloutOptions struct {
 	MaxInFlight int32
 	// CanaryPercent, if it is more than 0, holds the new revision at this share of the instances.
 	CanaryPercent int32
+	// CanaryOfOne holds it at one instance, however many are wanted.
+	CanaryOfOne bool
 	// Cancelled takes the new revision back.
 	Cancelled bool
 }

@@ -24,9 +24,12 @@ func (o Observed) wantedInstances() int32 {
 // one older instance, as in Cloud Controller, so that a canary of one instance is one. It rounds as Cloud Controller does.
 func (o Observed) canaryInstances() int32 {
 	const all = 100
-	percent := o.App.Rollout.CanaryPercent
-	if percent <= 0 || o.Desired == 0 || o.App.Rollout.Cancelled || len(o.olderLRPs()) == 0 {
+	percent, ofOne := o.App.Rollout.CanaryPercent, o.App.Rollout.CanaryOfOne
+	if percent <= 0 && !ofOne || o.Desired == 0 || o.App.Rollout.Cancelled || len(o.olderLRPs()) == 0 {
 		return 0
+	}
+	if ofOne {
+		return 1
 	}
 	return max(1, (o.Desired*min(percent, all)+all/2)/all)
 }

@@ -22,28 +22,27 @@ func (c Controller) observeRollout(ctx context.Context, app *korifiv1alpha1.CFAp
 	if name == "" {
 		return process.RolloutOptions{}, nil
 	}
-	r := process.RolloutOptions{Cancelled: revision.IsCancelled(app)}
+	cancelled := revision.IsCancelled(app)
 	var d torporv1alpha1.CFDeployment
 	err := c.client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: name}, &d)
 	if k8serrors.IsNotFound(err) {
-		return r, nil
+		return process.RolloutOptions{Cancelled: cancelled}, nil
 	}
 	if err != nil {
-		return r, fmt.Errorf("read the deployment: %w", err)
+		return process.RolloutOptions{Cancelled: cancelled}, fmt.Errorf("read the deployment: %w", err)
 	}
-	r.MaxInFlight, r.CanaryPercent = d.Spec.MaxInFlight, canaryPercent(&d)
-	return r, nil
+	return rolloutOptions(&d, cancelled), nil
 }
 
-// canaryPercent is where a canary waits; 0 if it does not. One without steps waits at one instance.
-func canaryPercent(d *torporv1alpha1.CFDeployment) int32 {
-	steps := d.Spec.Steps
-	if len(steps) == 0 {
-		// A weight of 1 % is rounded up to one instance.
-		steps = []torporv1alpha1.CanaryStep{{InstanceWeight: 1}}
+// rolloutOptions returns how a deployment goes on: a canary waits at its next step, and one without steps waits once, at one instance.
+func rolloutOptions(d *torporv1alpha1.CFDeployment, cancelled bool) process.RolloutOptions {
+	r, next := process.RolloutOptions{Cancelled: cancelled, MaxInFlight: d.Spec.MaxInFlight}, int(d.Spec.ContinuedSteps)
+	switch {
+	case d.Spec.Strategy != torporv1alpha1.CanaryDeployment:
+	case next < len(d.Spec.Steps):
+		r.CanaryPercent = d.Spec.Steps[next].InstanceWeight
+	case next == 0:
+		r.CanaryOfOne = true
 	}
-	if d.Spec.Strategy != torporv1alpha1.CanaryDeployment || int(d.Spec.ContinuedSteps) >= len(steps) {
-		return 0
-	}
-	return steps[d.Spec.ContinuedSteps].InstanceWeight
+	return r
 }
