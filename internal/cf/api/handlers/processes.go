@@ -198,7 +198,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	if slices.ContainsFunc(instances, presenter.InstanceReport.IsRunning) {
 		usage = r.Store.MeasureInstances(ctx, r.Caller, process)
 	}
-	return ok(presenter.ForStats(process, instances, usage, r.Clock.Now()))
+	return ok(presenter.ForStats(app, process, instances, usage, r.Clock.Now()))
 }
 
 // waitUntilSettled holds the answer until an instance runs, all have crashed, or time is up.

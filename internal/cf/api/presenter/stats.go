@@ -149,12 +149,13 @@ func forUsage(p *korifiv1alpha1.CFProcess, u repositories.InstanceUsage) usageRe
 	return usageResponse{Time: new(u.MeasuredAt.UTC()), CPU: &u.CPU, CPUEntitlement: new(u.CPU / entitled), Memory: &u.Memory}
 }
 
-// ForStats shows the instances of a process at a time, and what those use that were measured.
-func ForStats(p *korifiv1alpha1.CFProcess, all []InstanceReport, usage map[repositories.InstanceKey]repositories.InstanceUsage, now time.Time) ProcessStats {
+// ForStats shows the instances of an app's process at a time, and what those use that were measured.
+func ForStats(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, all []InstanceReport, usage map[repositories.InstanceKey]repositories.InstanceUsage, now time.Time) ProcessStats {
 	stats := ProcessStats{Resources: make([]InstanceStats, 0, len(all))}
-	shownOlder := map[int64]int32{}
+	// After a cancel the app's number is not that of its instances.
+	current, shownOlder := process.ReadTargetRevision(app, p), map[int64]int32{}
 	for _, i := range all {
-		key := repositories.InstanceKey{Revision: p.Status.ObservedRevision, Index: i.Index}
+		key := repositories.InstanceKey{Revision: current, Index: i.Index}
 		if i.OlderRevision != nil {
 			// Rows of older instances are where the current revision has none yet, whichever they are.
 			key = repositories.InstanceKey{Revision: *i.OlderRevision, Index: shownOlder[*i.OlderRevision]}

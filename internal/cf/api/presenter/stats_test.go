@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
 )
 
 func TestInstances(t *testing.T) {
@@ -97,7 +99,7 @@ func TestStatsAreHonest(t *testing.T) {
 	p := &korifiv1alpha1.CFProcess{}
 	p.Spec.MemoryMB, p.Spec.DiskQuotaMB = 1, 2
 	now := time.Unix(100, 0)
-	stats := ForStats(p, []InstanceReport{{State: korifiv1alpha1.RunningInstance, Since: time.Unix(40, 0)}, {Index: 1, State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"}}, nil, now)
+	stats := ForStats(&korifiv1alpha1.CFApp{}, p, []InstanceReport{{State: korifiv1alpha1.RunningInstance, Since: time.Unix(40, 0)}, {Index: 1, State: korifiv1alpha1.CrashedInstance, Details: "exit code 1"}}, nil, now)
 	runs, crashed := stats.Resources[0], stats.Resources[1]
 	if runs.Uptime != 60 || runs.MemQuota != 1<<20 || runs.DiskQuota != 2<<20 || runs.Details != nil || runs.Routable == nil {
 		t.Errorf("found %+v, want a minute, the quotas, and no details", runs)
@@ -107,11 +109,26 @@ func TestStatsAreHonest(t *testing.T) {
 	}
 }
 
+// After a cancelled deployment the app has the number of the revision that was taken back, and its instances are of the one before.
+func TestStatsAfterACancelShowWhatTheInstancesUse(t *testing.T) {
+	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		korifiv1alpha1.RevisionAnnotation: "2", korifiv1alpha1.LastStopRevisionAnnotation: "1",
+		torporv1alpha1.DeploymentAnnotation: "d", torporv1alpha1.CancelledDeploymentAnnotation: "d",
+	}}}
+	p := &korifiv1alpha1.CFProcess{}
+	p.Status.ObservedRevision, p.Status.Revisions = 2, []korifiv1alpha1.RevisionStatus{{Revision: 1, Desired: 1, Ready: 1}}
+	usage := map[repositories.InstanceKey]repositories.InstanceUsage{{Revision: 1}: {Memory: 7}}
+	row := ForStats(app, p, []InstanceReport{{State: korifiv1alpha1.RunningInstance}}, usage, time.Unix(0, 0)).Resources[0]
+	if row.Usage.Memory == nil || *row.Usage.Memory != 7 {
+		t.Errorf("expected the 7 bytes that revision 1 uses, found %+v", row.Usage)
+	}
+}
+
 // TestStatsOfAnAbsurdProcess is for one that was written while upstream's schema was served, which has no maximum.
 func TestStatsOfAnAbsurdProcess(t *testing.T) {
 	app, p := &korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}
 	p.Spec.DesiredInstances, p.Spec.MemoryMB = new(int32(math.MaxInt32)), 1<<44
-	stats := ForStats(p, ReportInstances(app, p), nil, time.Unix(0, 0))
+	stats := ForStats(app, p, ReportInstances(app, p), nil, time.Unix(0, 0))
 	if len(stats.Resources) != korifiv1alpha1.MaxInstances || stats.Resources[0].MemQuota <= 0 {
 		t.Errorf("found %d rows with a quota of %d bytes, want %d and one that has not overflowed", len(stats.Resources), stats.Resources[0].MemQuota, korifiv1alpha1.MaxInstances)
 	}
