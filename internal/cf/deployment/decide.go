@@ -142,17 +142,25 @@ func CountSteps(d *torporv1alpha1.CFDeployment) int32 {
 	return int32(max(1, min(len(d.Spec.Steps), math.MaxInt32)))
 }
 
+const untilStarted = "until the app is started again, which a Slumber stops"
+
 // planProgress reports how far a revision is that has begun. It reads the app's condition Ready, which the app's controller
 // reports of all processes together: it changes nothing but the report.
 func planProgress(o Observed, current int64, cancelled bool) Plan {
 	ready := meta.FindStatusCondition(o.App.Status.Conditions, korifiv1alpha1.ReadyCondition)
 	fresh := ready != nil && o.App.Status.ObservedRevision == current && o.App.Status.ObservedGeneration == o.App.Generation
-	through := fresh && ready.Status == metav1.ConditionTrue
+	through := fresh && ready.Status == metav1.ConditionTrue && ready.Reason == korifiv1alpha1.RunningReason
+	// People want the app started, so it is a Slumber that stops it: then it is Ready with nothing that runs.
+	stopped := fresh && (ready.Reason == korifiv1alpha1.StoppedReason || ready.Reason == korifiv1alpha1.StoppingReason)
 	switch {
 	case cancelled && through:
 		return Plan{State: torporv1alpha1.CanceledState, Why: "what ran before runs again"}
+	case cancelled && stopped:
+		return Plan{State: torporv1alpha1.CancelingState, Why: "what ran before waits " + untilStarted}
 	case cancelled:
 		return Plan{State: torporv1alpha1.CancelingState, Why: "what ran before comes back"}
+	case stopped:
+		return Plan{State: torporv1alpha1.DeployingState, Why: "the new revision waits " + untilStarted}
 	case through:
 		return Plan{State: torporv1alpha1.DeployedState, Why: "every instance runs the new revision"}
 	// The app's condition is behind the last continue for a moment, and a deployment without another step waits for nobody.

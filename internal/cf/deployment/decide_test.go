@@ -3,6 +3,7 @@
 package deployment
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,41 @@ func TestContinuedCanaryIsNotPausedAgain(t *testing.T) {
 			app.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Reason: korifiv1alpha1.DeploymentPausedReason}}
 			if p := Decide(Observed{Deployment: d, App: app}); p.State != row.want || row.generation != row.observed && !p.LookAgain {
 				t.Errorf("expected %s, found %+v", row.want, p)
+			}
+		})
+	}
+}
+
+// While a Slumber stops an app, nothing of it runs, although its spec says that it is started and it is Ready as what is stopped.
+func TestDeploymentOfAnAppThatSleepsIsNotThrough(t *testing.T) {
+	const waits = "until the app is started again, which a Slumber stops"
+	for name, row := range map[string]struct {
+		status    metav1.ConditionStatus
+		reason    string
+		cancelled bool
+		want      torporv1alpha1.DeploymentState
+		waits     bool
+	}{
+		"one that runs is deployed":                {metav1.ConditionTrue, korifiv1alpha1.RunningReason, false, torporv1alpha1.DeployedState, false},
+		"one that is stopped waits":                {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, false, torporv1alpha1.DeployingState, true},
+		"one that is about to be stopped waits":    {metav1.ConditionFalse, korifiv1alpha1.StoppingReason, false, torporv1alpha1.DeployingState, true},
+		"one that starts comes up":                 {metav1.ConditionFalse, korifiv1alpha1.StartingReason, false, torporv1alpha1.DeployingState, false},
+		"a cancelled one that runs is cancelled":   {metav1.ConditionTrue, korifiv1alpha1.RunningReason, true, torporv1alpha1.CanceledState, false},
+		"a cancelled one that is stopped waits":    {metav1.ConditionTrue, korifiv1alpha1.StoppedReason, true, torporv1alpha1.CancelingState, true},
+		"a cancelled one that starts is coming up": {metav1.ConditionFalse, korifiv1alpha1.StartingReason, true, torporv1alpha1.CancelingState, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}}
+			app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+				korifiv1alpha1.RevisionAnnotation: "1", torporv1alpha1.DeploymentAnnotation: "d",
+			}}}
+			if d.Spec.Cancelled = row.cancelled; row.cancelled {
+				app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] = "d"
+			}
+			app.Spec.DesiredState, app.Status.ObservedRevision = korifiv1alpha1.StartedState, 1
+			app.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Status: row.status, Reason: row.reason}}
+			if p := Decide(Observed{Deployment: d, App: app}); p.State != row.want || strings.Contains(p.Why, waits) != row.waits {
+				t.Errorf("expected %s, and %t that it waits, found %+v", row.want, row.waits, p)
 			}
 		})
 	}
