@@ -38,7 +38,7 @@ func UpdateStatus(o Observed) Report {
 	_, _, unreadable := revision.ReadRevision(app) // Read before the observed revision rises, which it is compared with.
 	status.ObservedRevision = revision.HighestRevision(app, versions)
 	status.Instances = countInstances(app, o.Processes)
-	r := Report{Began: recordRestart(app, o.LRPs)}
+	r := Report{Began: recordRestart(o)}
 	if r.Began != nil {
 		r.Unseen = max(0, r.Began.Revision-before.ObservedRevision-1)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
@@ -15,7 +14,8 @@ import (
 
 // recordRestart puts the app's revision on top of the list in its status. It returns the entry if it is new and does not come
 // from the creation of the app.
-func recordRestart(app *korifiv1alpha1.CFApp, lrps []eiriniv1.LRP) *korifiv1alpha1.Restart {
+func recordRestart(o Observed) *korifiv1alpha1.Restart {
+	app := o.App
 	_, _, unreadable := revision.ReadRevision(app)
 	current, status := revision.DescribeCurrent(app), &app.Status
 	status.Restarts = revision.ListRestarts(app)
@@ -28,7 +28,7 @@ func recordRestart(app *korifiv1alpha1.CFApp, lrps []eiriniv1.LRP) *korifiv1alph
 		status.Restarts = slices.Insert(status.Restarts, 0, current)
 		status.Restarts = status.Restarts[:min(len(status.Restarts), revision.MaxRestarts)]
 	}
-	recordSettings(status.Restarts, lrps)
+	recordSettings(status.Restarts, o)
 	newest := &status.Restarts[0]
 	if newest.Revision == current.Revision {
 		// A revision that began stopped has its droplet and its start from the start on.
@@ -43,10 +43,15 @@ func recordRestart(app *korifiv1alpha1.CFApp, lrps []eiriniv1.LRP) *korifiv1alph
 	return status.LastRestart
 }
 
-// recordSettings notes what the processes run with, each from the moment on in which it has an LRP of the revision.
-func recordSettings(restarts []korifiv1alpha1.Restart, lrps []eiriniv1.LRP) {
-	for i := range lrps {
-		l := &lrps[i]
+// recordSettings notes what the processes run with, each from the moment on in which it has an LRP of the revision. Of two processes of
+// one type the older one counts, in whatever order a cache lists them, as for routes.
+func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
+	oldest := oldestProcesses(o.Processes)
+	for i := range o.LRPs {
+		l := &o.LRPs[i]
+		if p := oldest[l.Spec.ProcessType]; p != nil && p.Name != l.Labels[korifiv1alpha1.ProcessGUIDLabel] {
+			continue
+		}
 		name, version := l.Annotations[torporv1alpha1.SettingsAnnotation], revision.ParseVersion(l.Spec.Version)
 		at := slices.IndexFunc(restarts, func(r korifiv1alpha1.Restart) bool { return r.Revision == version })
 		if name == "" || at < 0 {
@@ -57,6 +62,18 @@ func recordSettings(restarts []korifiv1alpha1.Restart, lrps []eiriniv1.LRP) {
 		}
 		restarts[at].Settings[l.Spec.ProcessType] = name
 	}
+}
+
+// oldestProcesses returns the oldest process of each type.
+func oldestProcesses(processes []korifiv1alpha1.CFProcess) map[string]*korifiv1alpha1.CFProcess {
+	oldest := map[string]*korifiv1alpha1.CFProcess{}
+	for i := range processes {
+		p := &processes[i]
+		if other := oldest[p.Spec.ProcessType]; other == nil || revision.CompareByAge(p, other) < 0 {
+			oldest[p.Spec.ProcessType] = p
+		}
+	}
+	return oldest
 }
 
 // RestartNote describes a revision that began. Unseen are the revisions before it that were over before a pass saw them.
