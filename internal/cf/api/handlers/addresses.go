@@ -240,15 +240,26 @@ func (r *Request) changeDestinations(ctx context.Context, body payloads.Destinat
 		return Response{}, apierrors.NewUnprocessableEntity("expected at most 100 destinations of a route, found more; make another route")
 	}
 	obj, err = r.Store.ChangeDestinations(ctx, r.Caller, obj, func(all []korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
-		if replaces {
-			all = nil
-		}
-		for _, one := range wanted {
-			all = withDestination(all, one)
-		}
-		return all
+		return mergeDestinations(all, wanted, replaces)
 	})
 	return present(r, presenter.ForDestinations, obj, err)
+}
+
+// mergeDestinations returns the destinations of a route with those that are wanted, or these alone if they replace the others. One
+// that stays is as it was: its Service has its GUID in the name, and would be made anew under load.
+func mergeDestinations(before, wanted []korifiv1alpha1.RouteDestination, replaces bool) []korifiv1alpha1.RouteDestination {
+	all := before
+	if replaces {
+		all = nil
+	}
+	for _, one := range wanted {
+		if i := indexOfDestination(before, one); i >= 0 && indexOfDestination(all, one) < 0 {
+			all = append(all, before[i])
+			continue
+		}
+		all = withDestination(all, one)
+	}
+	return all
 }
 
 // parseDestinations refuses apps of other spaces as if they were not there.
@@ -269,13 +280,18 @@ func (r *Request) parseDestinations(ctx context.Context, space string, body payl
 
 // withDestination adds a destination, unless it is there already.
 func withDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.RouteDestination) []korifiv1alpha1.RouteDestination {
-	if slices.ContainsFunc(all, func(d korifiv1alpha1.RouteDestination) bool {
-		return d.AppRef == one.AppRef && d.ProcessType == one.ProcessType && d.Port == one.Port
-	}) {
+	if indexOfDestination(all, one) >= 0 {
 		return all
 	}
 	one.GUID, one.Protocol = uuid.NewString(), korifiv1alpha1.HTTP1DestinationProtocol
 	return append(all, one)
+}
+
+// indexOfDestination finds a destination, whatever its GUID; -1 if it is not there. There is one protocol, so that says nothing.
+func indexOfDestination(all []korifiv1alpha1.RouteDestination, one korifiv1alpha1.RouteDestination) int {
+	return slices.IndexFunc(all, func(d korifiv1alpha1.RouteDestination) bool {
+		return d.AppRef == one.AppRef && d.ProcessType == one.ProcessType && d.Port == one.Port
+	})
 }
 
 func deleteDestination(ctx context.Context, r *Request) (Response, error) {
