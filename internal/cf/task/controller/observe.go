@@ -9,6 +9,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -23,17 +25,32 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFTask) (ta
 	if !task.EndedAt(obj).IsZero() || !obj.DeletionTimestamp.IsZero() {
 		return seen, nil
 	}
-	job := &batchv1.Job{}
-	found, err := get(ctx, c.jobs, client.ObjectKeyFromObject(obj), job)
-	if err != nil {
+	var err error
+	if seen.Job, err = c.findJob(ctx, obj); err != nil {
 		return seen, fmt.Errorf("read the Job: %w", err)
 	}
-	if found {
-		seen.Job = job
-		seen.Exit, err = c.describeExit(ctx, job)
+	if seen.Job != nil {
+		seen.Exit, err = c.describeExit(ctx, seen.Job)
 		return seen, err
 	}
 	return seen, c.observeApp(ctx, &seen)
+}
+
+// findJob returns the Job of a task's name; nil if there is none. A task that is cancelled or was started fails for good without one,
+// so the API server is asked, too: a cache may not have a Job yet that the pass before has made, and it would run on.
+func (c Controller) findJob(ctx context.Context, obj *korifiv1alpha1.CFTask) (*batchv1.Job, error) {
+	job := &batchv1.Job{}
+	if found, err := get(ctx, c.jobs, client.ObjectKeyFromObject(obj), job); found || err != nil {
+		return job, err
+	}
+	if !obj.Spec.Canceled && !meta.IsStatusConditionTrue(obj.Status.Conditions, korifiv1alpha1.TaskStartedCondition) {
+		return nil, nil
+	}
+	found, err := get(ctx, c.live, client.ObjectKeyFromObject(obj), job)
+	if err != nil || !found || !metav1.IsControlledBy(job, obj) {
+		return nil, err
+	}
+	return job, nil
 }
 
 // observeApp reads what a Job is made of.
