@@ -316,6 +316,53 @@ func awaitAnotherAge(t *testing.T, than client.Object) {
 	})
 }
 
+// TestNamesThatASpaceUsesAreLookedUpInIt has services, packages and droplets of the same names in two spaces, as manifests of one
+// repository make them, which alice sees both: what an app or a binding names is what its own space has, and not what is older.
+func TestNamesThatASpaceUsesAreLookedUpInIt(t *testing.T) {
+	e := shared.Get(t)
+	older := e.createSpace(t)
+	space, app := e.createShop(t, 1, stopped)
+	name := "twice-" + older
+	for _, in := range []string{older, space} {
+		at := metav1.ObjectMeta{Namespace: in, Name: name}
+		image := korifiv1alpha1.PackageSource{Registry: korifiv1alpha1.Registry{Image: in + ":1"}}
+		ofApp, lifecycle := korifiv1alpha1.Reference{Name: app}, korifiv1alpha1.Lifecycle{Type: korifiv1alpha1.DockerLifecycle}
+		secret := &corev1.Secret{ObjectMeta: at, Data: map[string][]byte{korifiv1alpha1.CredentialsKey: []byte(`{"of":"` + in + `"}`)}}
+		e.ExpectCreated(t, secret,
+			&korifiv1alpha1.CFServiceInstance{ObjectMeta: at, Spec: korifiv1alpha1.CFServiceInstanceSpec{DisplayName: "db", SecretName: name, Type: korifiv1alpha1.UserProvidedService}},
+			&korifiv1alpha1.CFPackage{ObjectMeta: at, Spec: korifiv1alpha1.CFPackageSpec{Type: korifiv1alpha1.DockerPackage, AppRef: ofApp, Source: image}},
+			&korifiv1alpha1.CFBuild{ObjectMeta: at, Spec: korifiv1alpha1.CFBuildSpec{AppRef: ofApp, PackageRef: korifiv1alpha1.Reference{Name: name}, Lifecycle: lifecycle}},
+		)
+		if in == older {
+			awaitAnotherAge(t, secret)
+		}
+	}
+	cart := e.createApp(t, space, "cart", 1, stopped)
+	e.ExpectCreated(t, &korifiv1alpha1.CFServiceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: name}, Spec: korifiv1alpha1.CFServiceBindingSpec{
+		Service: corev1.ObjectReference{Name: name}, AppRef: corev1.LocalObjectReference{Name: app}, Type: "app",
+	}})
+	alice := e.callerNamed(t, "alice")
+	testenv.ExpectPatched(t, e.Environment, e.getApp(t, space, app), func(a *korifiv1alpha1.CFApp) { a.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: name} })
+	testenv.Eventually(t, "the API knows what both spaces have", func() error {
+		theirs, droplets, services := alice.get(t, "/v3/droplets/"+name), alice.get(t, "/v3/droplets?app_guids="+app), alice.get(t, "/v3/service_instances?space_guids="+older+","+space)
+		known := theirs.status == http.StatusOK && theirs.field(t, "image") == older+":1" && strings.Contains(droplets.body, name) && services.field(t, "resources#") == "2"
+		return testenv.ErrorIf(!known, "found %s, %s and %s", theirs.body, droplets.body, services.body)
+	})
+	alice.awaitStatus(t, http.StatusOK, "/v3/service_credential_bindings/"+name)
+	testenv.Eventually(t, "the droplet is the app's current one", func() error {
+		r := alice.get(t, "/v3/apps/"+app+"/droplets/current")
+		return testenv.ErrorIf(r.status != http.StatusOK || r.field(t, "guid") != name, "found %d %s", r.status, r.body)
+	})
+	alice.expect(t, http.StatusOK, "GET /v3/service_credential_bindings/"+name+"/details", "", "credentials.of="+space)
+	alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/droplets/current", "", "image="+space+":1")
+	alice.expect(t, http.StatusOK, "PATCH /v3/apps/"+app+"/relationships/current_droplet", `{"data":{"guid":"`+name+`"}}`)
+	alice.expect(t, http.StatusCreated, "POST /v3/service_credential_bindings",
+		`{"type":"app","relationships":{"service_instance":{"data":{"guid":"`+name+`"}},"app":{"data":{"guid":"`+cart+`"}}}}`)
+	if r := alice.get(t, "/v3/apps/"+app+"/manifest"); !strings.Contains(r.body, "image: "+space+":1") {
+		t.Errorf("expected a manifest with the image of the app's space, found %s", r.body)
+	}
+}
+
 // TestHistoryOfOneNameInTwoSpaces gives packages, builds and deployments of one space the names of another's: everybody gets their own.
 func TestHistoryOfOneNameInTwoSpaces(t *testing.T) {
 	e := shared.Get(t)

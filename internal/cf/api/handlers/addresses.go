@@ -269,8 +269,8 @@ func (r *Request) parseDestinations(ctx context.Context, space string, body payl
 		if err := wanted.Validate(); err != nil {
 			return nil, err
 		}
-		app, err := r.Store.GetApp(ctx, r.Caller, wanted.App.GUID)
-		if err != nil || app.Namespace != space {
+		app, err := r.Store.GetAppInSpace(ctx, r.Caller, space, wanted.App.GUID)
+		if err != nil {
 			return nil, apierrors.NewUnprocessableEntity("App(s) with guid(s) \"" + wanted.App.GUID + "\" do not exist or you do not have access; a route and its apps are in one space")
 		}
 		all = append(all, korifiv1alpha1.RouteDestination{AppRef: corev1.LocalObjectReference{Name: app.Name}, ProcessType: wanted.ProcessType(), Port: wanted.Port})

@@ -32,12 +32,11 @@ func (r *Request) currentDroplet(ctx context.Context, app *korifiv1alpha1.CFApp)
 	if app.Spec.CurrentDropletRef == nil {
 		return nil, apierrors.NewNotFound(repositories.DropletResourceType)
 	}
-	return r.getStagedBuild(ctx, app.Spec.CurrentDropletRef.Name)
+	return requireStaged(r.Store.GetBuildInSpace(ctx, r.Caller, app.Namespace, app.Spec.CurrentDropletRef.Name, repositories.DropletResourceType))
 }
 
-// getStagedBuild returns the build that a droplet comes from. A build that is not staged is no droplet.
-func (r *Request) getStagedBuild(ctx context.Context, guid string) (*korifiv1alpha1.CFBuild, error) {
-	build, err := r.Store.GetBuild(ctx, r.Caller, guid, repositories.DropletResourceType)
+// requireStaged returns the build that a droplet comes from, or the error of getting it. A build that is not staged is no droplet.
+func requireStaged(build *korifiv1alpha1.CFBuild, err error) (*korifiv1alpha1.CFBuild, error) {
 	if err == nil && presenter.BuildStateOf(build) != korifiv1alpha1.StagedBuild {
 		return nil, apierrors.NewNotFound(repositories.DropletResourceType)
 	}
@@ -46,19 +45,19 @@ func (r *Request) getStagedBuild(ctx context.Context, guid string) (*korifiv1alp
 
 // findDropletOfApp returns a droplet that an app may run; nil if there is none, or if it is another app's.
 func (r *Request) findDropletOfApp(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFBuild, error) {
-	build, err := r.getStagedBuild(ctx, guid)
+	build, err := requireStaged(r.Store.GetBuildInSpace(ctx, r.Caller, app.Namespace, guid, repositories.DropletResourceType))
 	if err != nil {
 		return nil, ignoreNotFound(err)
 	}
-	// A caller may see droplets of other apps too.
-	if build.Namespace != app.Namespace || build.Spec.AppRef.Name != app.Name {
+	// The space has droplets of other apps too.
+	if build.Spec.AppRef.Name != app.Name {
 		return nil, nil
 	}
 	return build, nil
 }
 
 func getDroplet(ctx context.Context, r *Request) (Response, error) {
-	build, err := r.getStagedBuild(ctx, r.guid())
+	build, err := requireStaged(r.Store.GetBuild(ctx, r.Caller, r.guid(), repositories.DropletResourceType))
 	return present(r, presenter.ForDroplet, build, err)
 }
 

@@ -125,7 +125,7 @@ func getAppManifest(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) 
 
 // imageOf returns the image of a droplet as it was named: a manifest with a digest would push the same one for ever.
 func (r *Request) imageOf(ctx context.Context, build *korifiv1alpha1.CFBuild) (string, error) {
-	from, err := r.Store.GetPackage(ctx, r.Caller, build.Spec.PackageRef.Name)
+	from, err := r.Store.GetPackageInSpace(ctx, r.Caller, build.Namespace, build.Spec.PackageRef.Name)
 	switch {
 	case err == nil && from.Spec.Type == korifiv1alpha1.DockerPackage:
 		return from.Spec.Source.Registry.Image, nil

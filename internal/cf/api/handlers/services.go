@@ -161,7 +161,7 @@ func getServiceBindingDetails(ctx context.Context, r *Request) (Response, error)
 	if err != nil {
 		return Response{}, err
 	}
-	instance, err := r.Store.GetServiceInstance(ctx, r.Caller, binding.Spec.Service.Name)
+	instance, err := r.Store.GetServiceInstanceInSpace(ctx, r.Caller, binding.Namespace, binding.Spec.Service.Name)
 	if err != nil {
 		return Response{}, err
 	}
@@ -177,12 +177,9 @@ func createServiceBinding(ctx context.Context, r *Request, body payloads.Binding
 	if err != nil {
 		return Response{}, err
 	}
-	instance, err := r.Store.GetServiceInstance(ctx, r.Caller, body.Relationships.ServiceInstance.Data.GUID)
+	instance, err := r.serviceInstanceFor(ctx, app, body.Relationships.ServiceInstance.Data.GUID)
 	if err != nil {
 		return Response{}, err
-	}
-	if instance.Namespace != app.Namespace {
-		return Response{}, apierrors.NewUnprocessableEntity("The service instance and the app are in different spaces")
 	}
 	bindings, err := r.Store.ListServiceBindings(ctx, []string{app.Namespace})
 	if err != nil {
@@ -195,6 +192,18 @@ func createServiceBinding(ctx context.Context, r *Request, body payloads.Binding
 	}
 	made, err := r.Store.CreateServiceBinding(ctx, r.Caller, app, instance, body.Name)
 	return presentCreated(r, presenter.ForBinding, made, err)
+}
+
+// serviceInstanceFor returns a service of the app's space; another one of the GUID only says that it is in another space.
+func (r *Request) serviceInstanceFor(ctx context.Context, app *korifiv1alpha1.CFApp, guid string) (*korifiv1alpha1.CFServiceInstance, error) {
+	instance, err := r.Store.GetServiceInstanceInSpace(ctx, r.Caller, app.Namespace, guid)
+	if err == nil || ignoreNotFound(err) != nil {
+		return instance, err
+	}
+	if _, err = r.Store.GetServiceInstance(ctx, r.Caller, guid); err == nil {
+		err = apierrors.NewUnprocessableEntity("The service instance and the app are in different spaces")
+	}
+	return nil, err
 }
 
 func deleteServiceBinding(ctx context.Context, r *Request) (Response, error) {

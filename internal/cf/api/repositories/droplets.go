@@ -23,8 +23,13 @@ const registryHashLength = 10
 // GetBuild returns a build that the caller may see. resourceType is what the client asked for: a droplet is a build that is
 // staged.
 func (s *Store) GetBuild(ctx context.Context, caller *authorization.Caller, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
+	return s.GetBuildInSpace(ctx, caller, everySpace, guid, resourceType)
+}
+
+// GetBuildInSpace returns a build that an object of a space names: other spaces may have a build of the same GUID.
+func (s *Store) GetBuildInSpace(ctx context.Context, caller *authorization.Caller, space, guid, resourceType string) (*korifiv1alpha1.CFBuild, error) {
 	return find[*korifiv1alpha1.CFBuild](ctx, s, caller, guid, cacheLookup{
-		list: &korifiv1alpha1.CFBuildList{}, noun: "build", resource: buildsResource, resourceType: resourceType,
+		list: &korifiv1alpha1.CFBuildList{}, noun: "build", resource: buildsResource, resourceType: resourceType, space: space,
 	})
 }
 
@@ -35,8 +40,13 @@ func (s *Store) ListBuildsOfApp(ctx context.Context, app *korifiv1alpha1.CFApp) 
 
 // GetPackage returns a package that the caller may see.
 func (s *Store) GetPackage(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFPackage, error) {
+	return s.GetPackageInSpace(ctx, caller, everySpace, guid)
+}
+
+// GetPackageInSpace returns a package that an object of a space names: other spaces may have a package of the same GUID.
+func (s *Store) GetPackageInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFPackage, error) {
 	return find[*korifiv1alpha1.CFPackage](ctx, s, caller, guid, cacheLookup{
-		list: &korifiv1alpha1.CFPackageList{}, noun: "package", resource: PackagesResource, resourceType: PackageResourceType,
+		list: &korifiv1alpha1.CFPackageList{}, noun: "package", resource: PackagesResource, resourceType: PackageResourceType, space: space,
 	})
 }
 

@@ -93,9 +93,12 @@ type cacheLookup struct {
 	// noun names an item in errors for the log.
 	noun                   string
 	resource, resourceType string
-	// space is the only one that is looked in; empty for all.
+	// space is the only one that is looked in, or everySpace.
 	space string
 }
+
+// everySpace is where objects are looked for that a client names by their GUID alone.
+const everySpace = ""
 
 // find returns the object with a GUID, or a not-found error if there is none that the caller may get. GUIDs are only unique
 // within a namespace, so an object in another space must not hide the caller's. Where the caller sees several, the oldest

@@ -20,8 +20,13 @@ import (
 
 // GetServiceInstance returns a service that the caller may see.
 func (s *Store) GetServiceInstance(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFServiceInstance, error) {
+	return s.GetServiceInstanceInSpace(ctx, caller, everySpace, guid)
+}
+
+// GetServiceInstanceInSpace returns a service that an object of a space names: other spaces may have a service of the same GUID.
+func (s *Store) GetServiceInstanceInSpace(ctx context.Context, caller *authorization.Caller, space, guid string) (*korifiv1alpha1.CFServiceInstance, error) {
 	return find[*korifiv1alpha1.CFServiceInstance](ctx, s, caller, guid, cacheLookup{
-		list: &korifiv1alpha1.CFServiceInstanceList{}, noun: "service", resource: servicesResource, resourceType: ServiceResourceType,
+		list: &korifiv1alpha1.CFServiceInstanceList{}, noun: "service", resource: servicesResource, resourceType: ServiceResourceType, space: space,
 	})
 }
 
