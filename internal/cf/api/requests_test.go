@@ -43,6 +43,8 @@ func TestBodiesThatMakeNoSense(t *testing.T) {
 		"an empty body where one is needed":  {"POST /v3/apps", ``, http.StatusUnprocessableEntity, unprocessable, "Invalid space"},
 		"a body of nulls":                    {"POST /v3/deployments", `{"relationships":null,"options":null,"droplet":null,"strategy":null}`, http.StatusNotFound, notFound, "App not found"},
 		"an empty name":                      {"POST /v3/apps", `{"name":"",` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of letters"},
+		"a variable of the platform":         {"PATCH /v3/apps/" + app + "/environment_variables", `{"var":{"PORT":"1"}}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of your own for an environment variable, found 'PORT'; choose another"},
+		"one of a new app":                   {"POST /v3/apps", `{"name":"reserved","environment_variables":{"A":"b","VCAP_SERVICES":"{}"},` + inSpace + `}`, http.StatusUnprocessableEntity, unprocessable, "expected a name of your own for an environment variable, found 'VCAP_SERVICES'; choose another"},
 		"a manifest whose second app fails":  {"POST /v3/spaces/" + space + "/actions/apply_manifest", `applications: [{name: first, docker: {image: x}}, {name: second app}]`, http.StatusUnprocessableEntity, unprocessable, "For application 'second app'"},
 		"an index that is no number":         {instances + "one%20two", ``, http.StatusNotFound, notFound, "Instance not found"},
 		"a GUID that is a path":              {"GET /v3/apps/..%2f..%2fapi", ``, http.StatusNotFound, notFound, "App not found"},

@@ -66,7 +66,7 @@ func createApp(ctx context.Context, r *Request, body payloads.AppBody) (Response
 	if err := r.requireSpace(ctx, space); err != nil {
 		return Response{}, err
 	}
-	if err := cmp.Or(payloads.CheckAppName(body.Name), body.Metadata.Validate()); err != nil {
+	if err := cmp.Or(payloads.CheckAppName(body.Name), body.Metadata.Validate(), requireOwnNames(body.EnvironmentVariables)); err != nil {
 		return Response{}, err
 	}
 	message := repositories.CreateAppMessage{
@@ -187,16 +187,24 @@ func updateEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (
 	if err := payloads.DecodeJSON(r.HTTP.Body, &body); err != nil {
 		return Response{}, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(body.Var)) {
-		if !payloads.IsSettableVariable(name) {
-			return Response{}, apierrors.NewUnprocessableEntity("expected a name of your own for an environment variable, found '" + name + "'; choose another")
-		}
+	if err := requireOwnNames(body.Var); err != nil {
+		return Response{}, err
 	}
 	if err := r.Store.SetEnvironment(ctx, r.Caller, app, body.Var); err != nil {
 		return Response{}, err
 	}
 	// The first variable of an app also names its Secret in the app's spec, so the app is read again.
 	return withApp(getEnvVars)(ctx, r)
+}
+
+// requireOwnNames refuses environment variables that the platform sets.
+func requireOwnNames[Value any](variables map[string]Value) error {
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if !payloads.IsSettableVariable(name) {
+			return apierrors.NewUnprocessableEntity("expected a name of your own for an environment variable, found '" + name + "'; choose another")
+		}
+	}
+	return nil
 }
 
 // getAppFeature reports revisions as enabled, and everything else, such as ssh, as disabled.
