@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/testenv"
 )
 
@@ -132,6 +134,34 @@ func TestJobIsHeldUntilItIsDone(t *testing.T) {
 	if r := bob.expect(t, http.StatusOK, "GET "+job, "", "state=PROCESSING"); r.took < time.Second {
 		t.Errorf("found it answered after %s, want it held while Pods are left", r.took)
 	}
+	answers := alice.getLater(t, job)
+	setFinalizers("null")
+	r := <-answers
+	r.expect(t, "GET "+job, http.StatusOK, "state=COMPLETE")
+}
+
+// TestJobOfARouteIsOfADeletion polls the deletion of a route as TestJobIsHeldUntilItIsDone does that of an app: it says nothing of a route
+// that is not being deleted, nor to those who may not see it.
+func TestJobOfARouteIsOfADeletion(t *testing.T) {
+	e := shared.Get(t)
+	space := e.createSpace(t)
+	alice, mallory := e.callerNamed(t, "alice"), e.callerNamed(t, "mallory")
+	domain := alice.get(t, "/v3/domains").field(t, "resources.0.guid")
+	guid := alice.expect(t, http.StatusCreated, "POST /v3/routes",
+		`{"host":"`+space+`","relationships":{"space":{"data":{"guid":"`+space+`"}},"domain":{"data":{"guid":"`+domain+`"}}}}`).field(t, "guid")
+	setFinalizers := func(finalizers string) {
+		t.Helper()
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"finalizers":%s}}`, finalizers))
+		testenv.ExpectNoError(t, e.Client.Patch(t.Context(), &korifiv1alpha1.CFRoute{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: guid}}, patch))
+	}
+	setFinalizers(`["example.com/services-are-left"]`)
+	job := "/v3/jobs/route.delete~" + guid
+	alice.expect(t, http.StatusNotFound, "GET "+job, "", "errors.0.detail=Job not found")
+	mallory.expect(t, http.StatusNotFound, "GET "+job, "", "errors.0.detail=Job not found")
+	if r := alice.expect(t, http.StatusAccepted, "DELETE /v3/routes/"+guid, ""); r.location != e.url+job {
+		t.Fatalf("expected the job %s, found %s", e.url+job, r.location)
+	}
+	mallory.expect(t, http.StatusNotFound, "GET "+job, "", "errors.0.detail=Job not found")
 	answers := alice.getLater(t, job)
 	setFinalizers("null")
 	r := <-answers

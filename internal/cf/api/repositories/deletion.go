@@ -23,6 +23,13 @@ func (s *Store) IsAppGone(ctx context.Context, caller *authorization.Caller, gui
 	return s.isGone(ctx, caller, guid, l)
 }
 
+// IsRouteGone reports whether a route that is being deleted is gone. Its job is as that of an app.
+func (s *Store) IsRouteGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
+	l := routeLookup()
+	l.resourceType = jobResourceType
+	return s.isGone(ctx, caller, guid, l)
+}
+
 // IsSpaceGone reports whether a space that is being deleted is gone, and its namespace with it.
 func (s *Store) IsSpaceGone(ctx context.Context, caller *authorization.Caller, guid string) (bool, error) {
 	return s.isGone(ctx, caller, guid, cacheLookup{list: &korifiv1alpha1.CFSpaceList{}, noun: "space"})

@@ -53,11 +53,13 @@ func (s *Store) DeleteDomain(ctx context.Context, caller *authorization.Caller, 
 	return deleteByName(ctx, caller, domain.DeepCopy())
 }
 
+func routeLookup() cacheLookup {
+	return cacheLookup{list: &korifiv1alpha1.CFRouteList{}, noun: "route", resource: routesResource, resourceType: RouteResourceType}
+}
+
 // GetRoute returns a route that the caller may see.
 func (s *Store) GetRoute(ctx context.Context, caller *authorization.Caller, guid string) (*korifiv1alpha1.CFRoute, error) {
-	return find[*korifiv1alpha1.CFRoute](ctx, s, caller, guid, cacheLookup{
-		list: &korifiv1alpha1.CFRouteList{}, noun: "route", resource: routesResource, resourceType: RouteResourceType,
-	})
+	return find[*korifiv1alpha1.CFRoute](ctx, s, caller, guid, routeLookup())
 }
 
 // ListRoutes returns the routes of some spaces, the oldest first.
@@ -145,12 +147,6 @@ func (s *Store) DeleteUnmappedRoute(ctx context.Context, caller *authorization.C
 		return nil
 	}
 	return apierrors.FromError(err, RouteResourceType)
-}
-
-// IsRouteGone reports whether a route is gone.
-func (s *Store) IsRouteGone(ctx context.Context, _ *authorization.Caller, guid string) (bool, error) {
-	found, err := list[*korifiv1alpha1.CFRoute](ctx, s, "find the route", &korifiv1alpha1.CFRouteList{}, client.MatchingFields{byGUID: guid})
-	return len(found) == 0, err
 }
 
 // addressOf is how the cache finds a route by its address.
