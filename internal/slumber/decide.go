@@ -69,7 +69,7 @@ func Decide(o Observed) Plan {
 	if err != nil {
 		return keepAll(o, err)
 	}
-	if err := ValidateSelectors(o.Slumber); err != nil {
+	if err := validateSelectors(o.Slumber); err != nil {
 		return keepAll(o, err)
 	}
 	before := o.Slumber.Status

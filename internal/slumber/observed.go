@@ -89,8 +89,11 @@ func FindWave(s *torporv1alpha1.Slumber, kind schema.GroupKind, of map[string]st
 	return -1, nil
 }
 
-// ValidateSelectors returns what is wrong with a selector that the schema takes: an operator that nobody knows, or that lacks its values.
-func ValidateSelectors(s *torporv1alpha1.Slumber) error {
+// HasReadableSelectors reports whether it can be known what a Slumber selects.
+func HasReadableSelectors(s *torporv1alpha1.Slumber) bool { return validateSelectors(s) == nil }
+
+// validateSelectors returns what is wrong with a selector that the schema takes: an operator that nobody knows, or that lacks its values.
+func validateSelectors(s *torporv1alpha1.Slumber) error {
 	for i, wave := range s.Spec.Waves {
 		for j, target := range wave.Targets {
 			if _, err := readSelector(i, j, target); err != nil {

@@ -141,7 +141,7 @@ type memberObject struct {
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
 	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
 	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.kindsAwaitedUntil()
-	if slumber.ValidateSelectors(s) != nil {
+	if !slumber.HasReadableSelectors(s) {
 		return seen, nil // What is selected is not known, and the decision tells why.
 	}
 	for _, kind := range c.listKinds() {
