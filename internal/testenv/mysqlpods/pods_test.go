@@ -23,6 +23,10 @@ func TestPeerSocketIsThatOfTheConnection(t *testing.T) {
 		}
 		return failed
 	}}
+	// A port that the kernel chooses may be that of another program's connection by the time of the second one.
+	local, err := net.ResolveTCPAddr("tcp4", testenv.FreeAddress(t))
+	testenv.ExpectNoError(t, err)
+	dialer.LocalAddr = local
 	opened, accepted := make([]net.Conn, 2), make([]net.Conn, 2)
 	for i := range opened {
 		var config net.ListenConfig
@@ -32,7 +36,6 @@ func TestPeerSocketIsThatOfTheConnection(t *testing.T) {
 		opened[i], err = dialer.DialContext(t.Context(), "tcp4", listener.Addr().String())
 		testenv.ExpectNoError(t, err)
 		t.Cleanup(func() { _ = opened[i].Close() }) // Nothing was sent.
-		dialer.LocalAddr = opened[i].LocalAddr()
 		accepted[i], err = listener.Accept()
 		testenv.ExpectNoError(t, err)
 		t.Cleanup(func() { _ = accepted[i].Close() }) // Nothing was sent.
