@@ -44,9 +44,9 @@ func recordRestart(o Observed) *korifiv1alpha1.Restart {
 }
 
 // recordSettings notes what the processes run with, each from the moment on in which it has an LRP of the revision. Of two processes of
-// one type the older one counts, in whatever order a cache lists them, as for routes.
+// one type the older one counts.
 func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
-	oldest := oldestProcesses(o.Processes)
+	oldest := revision.FindOldestProcesses(o.Processes)
 	for i := range o.LRPs {
 		l := &o.LRPs[i]
 		if p := oldest[l.Spec.ProcessType]; p != nil && p.Name != l.Labels[korifiv1alpha1.ProcessGUIDLabel] {
@@ -62,18 +62,6 @@ func recordSettings(restarts []korifiv1alpha1.Restart, o Observed) {
 		}
 		restarts[at].Settings[l.Spec.ProcessType] = name
 	}
-}
-
-// oldestProcesses returns the oldest process of each type.
-func oldestProcesses(processes []korifiv1alpha1.CFProcess) map[string]*korifiv1alpha1.CFProcess {
-	oldest := map[string]*korifiv1alpha1.CFProcess{}
-	for i := range processes {
-		p := &processes[i]
-		if other := oldest[p.Spec.ProcessType]; other == nil || revision.CompareByAge(p, other) < 0 {
-			oldest[p.Spec.ProcessType] = p
-		}
-	}
-	return oldest
 }
 
 // RestartNote describes a revision that began. Unseen are the revisions before it that were over before a pass saw them.

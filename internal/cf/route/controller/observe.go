@@ -86,12 +86,8 @@ func (c Controller) observeApps(ctx context.Context, seen *route.Observed) error
 		if err := c.client.List(ctx, &list, client.MatchingFields{byAppOfProcess: keyOfObject(&app)}); err != nil {
 			return fmt.Errorf("list processes of the app: %w", err)
 		}
-		for i := range list.Items {
-			// Of two of one type the older one counts, in whatever order a cache lists them.
-			p, key := &list.Items[i], route.ProcessKey(app.Name, list.Items[i].Spec.ProcessType)
-			if other := seen.Processes[key]; other == nil || revision.CompareByAge(p, other) < 0 {
-				seen.Processes[key] = p
-			}
+		for processType, p := range revision.FindOldestProcesses(list.Items) {
+			seen.Processes[route.ProcessKey(app.Name, processType)] = p
 		}
 	}
 	return nil

@@ -109,11 +109,13 @@ func clusterOf(obj client.Object) types.NamespacedName {
 
 // updateAbsences returns since when clusters have no Pod that runs and should have one.
 func updateAbsences(before map[types.NamespacedName]time.Time, shippers []appsv1.Deployment, running []corev1.Pod, now time.Time) map[types.NamespacedName]time.Time {
-	absent := map[types.NamespacedName]time.Time{}
+	absent, isRunning := map[types.NamespacedName]time.Time{}, map[types.NamespacedName]bool{}
+	for i := range running {
+		isRunning[clusterOf(&running[i])] = true
+	}
 	for i := range shippers {
 		cluster := clusterOf(&shippers[i])
-		isOfCluster := func(pod corev1.Pod) bool { return clusterOf(&pod) == cluster }
-		if isAsleep(&shippers[i]) || shippers[i].DeletionTimestamp != nil || slices.ContainsFunc(running, isOfCluster) {
+		if isAsleep(&shippers[i]) || shippers[i].DeletionTimestamp != nil || isRunning[cluster] {
 			continue
 		}
 		absent[cluster] = now
