@@ -5,7 +5,6 @@ package handlers
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
@@ -199,10 +198,8 @@ func updateEnvVars(ctx context.Context, r *Request, app *korifiv1alpha1.CFApp) (
 
 // requireOwnNames refuses environment variables that the platform sets.
 func requireOwnNames[Value any](variables map[string]Value) error {
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		if !payloads.IsSettableVariable(name) {
-			return apierrors.NewUnprocessableEntity("expected a name of your own for an environment variable, found '" + name + "'; choose another")
-		}
+	if name, isFound := payloads.FindReservedVariable(variables); isFound {
+		return apierrors.NewUnprocessableEntity("expected a name of your own for an environment variable, found '" + name + "'; choose another")
 	}
 	return nil
 }

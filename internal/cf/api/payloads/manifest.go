@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,10 +162,8 @@ func (a ManifestApp) validate(index int, limits ProcessLimits) error {
 	if err := validateServices(a.Services); err != nil {
 		return apierrors.NewUnprocessableEntity(about + err.Error())
 	}
-	for name := range a.Env {
-		if !IsSettableVariable(name) {
-			return apierrors.NewUnprocessableEntity(about + "expected names of your own under env, found '" + name + "'; choose another")
-		}
+	if name, isFound := FindReservedVariable(a.Env); isFound {
+		return apierrors.NewUnprocessableEntity(about + "expected names of your own under env, found '" + name + "'; choose another")
 	}
 	if err := a.Metadata.Validate(); err != nil {
 		return apierrors.NewUnprocessableEntity(about + err.Error())
@@ -198,9 +197,19 @@ func (p ManifestProcess) validate(limits ProcessLimits) error {
 	return nil
 }
 
-// IsSettableVariable reports whether an app may have an environment variable of this name.
-func IsSettableVariable(name string) bool {
+// isSettableVariable reports whether an app may have an environment variable of this name.
+func isSettableVariable(name string) bool {
 	return name != "" && name != "PORT" && !strings.HasPrefix(name, "VCAP_")
+}
+
+// FindReservedVariable returns the first environment variable by name that no app may have.
+func FindReservedVariable[Value any](variables map[string]Value) (name string, isFound bool) {
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if !isSettableVariable(name) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // AllProcesses returns the processes of an app: first web as the app itself describes it, then those of its list.

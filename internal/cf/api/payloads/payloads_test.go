@@ -127,7 +127,7 @@ func FuzzManifest(f *testing.F) {
 				t.Error("expected a name of each app, found none")
 			}
 			for name := range a.Variables() {
-				if !IsSettableVariable(name) {
+				if !isSettableVariable(name) {
 					t.Errorf("found the variable %q, want it refused", name)
 				}
 			}
