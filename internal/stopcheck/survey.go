@@ -72,7 +72,7 @@ type Survey struct {
 	wakeBy       time.Time
 	unread       []string
 	unreadCodes  map[string]bool
-	// isCutShort says that the time was over before all was read: another survey may read more.
+	// isCutShort says that the time was over before all was read, or that a server failed: another survey may read more.
 	isCutShort bool
 }
 
@@ -110,7 +110,7 @@ func (s *Survey) SkipList(l SurveyList) {
 	}
 }
 
-// NoteCut notes that the time was over before all was read.
+// NoteCut notes that something was not read for a reason that may pass.
 func (s *Survey) NoteCut() { s.isCutShort = true }
 
 // IsCutShort reports whether another survey may read more.

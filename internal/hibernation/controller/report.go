@@ -51,10 +51,14 @@ func (c Controller) report(cd *hivev1.ClusterDeployment, seen *clusterObservatio
 	if seen.version != "" && (cd.Status.ClusterVersionStatus == nil || cd.Status.ClusterVersionStatus.Desired.Version != seen.version) {
 		cd.Status.ClusterVersionStatus = &hivev1.ClusterVersionStatus{Desired: hivev1.Release{Version: seen.version}}
 	}
-	c.accounts.FinishPass(seen.name, plan.RequeueAfter)
+	requeueAfter := plan.RequeueAfter
+	if retry := c.surveys.untilRetry(seen.name, seen.Now); retry > 0 && hibernation.MayBeSurveyed(seen.Observed) {
+		requeueAfter = min(requeueAfter, retry)
+	}
+	c.accounts.FinishPass(seen.name, requeueAfter)
 	return reconcile.FollowUp{
 		RemembersLater: isResumeRecent(plan.Record, seen.Now),
-		Rule:           plan.Rule, RequeueAfter: max(plan.RequeueAfter, seen.ownerInterval), Events: events,
+		Rule:           plan.Rule, RequeueAfter: max(requeueAfter, seen.ownerInterval), Events: events,
 		AfterSave: func() {
 			c.Metrics.countTransitions(events, decided)
 			c.Metrics.observeDurations(transitions)

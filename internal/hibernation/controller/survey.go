@@ -21,8 +21,8 @@ const (
 	// that may come later. The look is one that is made anyway.
 	surveyInterval = time.Hour
 	surveyJitter   = 0.2
-	// surveyRetryInterval is that of a cluster that was too slow to show everything.
-	surveyRetryInterval = time.Minute
+	// firstSurveyRetry is when a cluster is looked at again that did not show everything, and each further one comes after twice the time.
+	firstSurveyRetry = 15 * time.Second
 	// firstSurveyJitter spreads the surveys of clusters over the interval after a start.
 	firstSurveyDelay, firstSurveyJitter = time.Minute, 59
 )
@@ -30,11 +30,17 @@ const (
 // surveySchedule knows when clusters are surveyed next.
 type surveySchedule struct {
 	mu  sync.Mutex
-	due map[types.NamespacedName]time.Time
+	due map[types.NamespacedName]surveyDue
+}
+
+// surveyDue is when a cluster is surveyed next. Backoff is what was waited for that because the last was cut short; zero if it was whole.
+type surveyDue struct {
+	at      time.Time
+	backoff time.Duration
 }
 
 func newSurveySchedule() *surveySchedule {
-	return &surveySchedule{due: map[types.NamespacedName]time.Time{}}
+	return &surveySchedule{due: map[types.NamespacedName]surveyDue{}}
 }
 
 // isDue reports whether a cluster is to be surveyed. One of which nothing is known is, and others in turn.
@@ -43,22 +49,34 @@ func (s *surveySchedule) isDue(cluster types.NamespacedName, isKnown bool, now t
 	defer s.mu.Unlock()
 	due, isScheduled := s.due[cluster]
 	if !isScheduled {
-		if due = now; isKnown {
-			due = now.Add(wait.Jitter(firstSurveyDelay, firstSurveyJitter))
+		if due.at = now; isKnown {
+			due.at = now.Add(wait.Jitter(firstSurveyDelay, firstSurveyJitter))
 		}
 		s.due[cluster] = due
 	}
-	return !now.Before(due)
+	return !now.Before(due.at)
 }
 
 func (s *surveySchedule) noteMade(cluster types.NamespacedName, wasCutShort bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	interval := surveyInterval
+	interval, backoff := surveyInterval, time.Duration(0)
 	if wasCutShort {
-		interval = surveyRetryInterval
+		backoff = min(max(2*s.due[cluster].backoff, firstSurveyRetry), surveyInterval)
+		interval = backoff
 	}
-	s.due[cluster] = now.Add(wait.Jitter(interval, surveyJitter))
+	s.due[cluster] = surveyDue{now.Add(wait.Jitter(interval, surveyJitter)), backoff}
+}
+
+// untilRetry returns when a survey is made again that was cut short; zero if the last was whole, or another is due already.
+func (s *surveySchedule) untilRetry(cluster types.NamespacedName, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	due := s.due[cluster]
+	if due.backoff == 0 {
+		return 0
+	}
+	return max(due.at.Sub(now), 0)
 }
 
 func (s *surveySchedule) forget(cluster types.NamespacedName) {

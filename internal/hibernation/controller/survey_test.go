@@ -3,7 +3,14 @@
 package controller
 
 import (
+	"encoding/pem"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +19,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -63,6 +73,65 @@ func TestWhatAHibernationMayRunIntoIsTold(t *testing.T) {
 	}
 }
 
+// TestASurveyThatIsCutShortIsMadeAgain has API servers that do not show a list the first time. What is missing is told within minutes, and
+// not with the next pass that is made anyway, ten minutes later.
+func TestASurveyThatIsCutShortIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t)
+	e.startManager(t, clouds())
+	type surveyed struct {
+		*testCluster
+
+		lists *atomic.Int64
+	}
+	clusters := map[string]surveyed{}
+	for title, failOnce := range map[string]http.HandlerFunc{
+		"no answer in time": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"too many requests": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		"an internal error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+	} {
+		kubeconfig, lists := e.serveTargetAPI(t, failOnce)
+		s := e.newCluster(t, func(r *clusterSetup) { r.kubeconfig = map[string][]byte{kubeconfigKey: kubeconfig} })
+		clusters[title] = surveyed{s, lists}
+	}
+	for title, s := range clusters {
+		t.Run(title, func(t *testing.T) {
+			s.awaitCondition(t, expectedCondition{hivev1.ClusterHibernationPossibleCondition, "True", hivev1.NothingFoundReason, nil})
+			if s.lists.Load() < 2 {
+				t.Error("expected a list that failed, and another, found one")
+			}
+		})
+	}
+}
+
+// serveTargetAPI returns a kubeconfig for an address of the API server whose first list of CronJobs fails, and how many were asked for.
+func (e *env) serveTargetAPI(t *testing.T, failOnce http.HandlerFunc) (kubeconfig []byte, lists *atomic.Int64) {
+	t.Helper()
+	target, err := url.Parse(e.Config.Host)
+	testenv.ExpectNoError(t, err)
+	transport, err := rest.TransportFor(e.Config)
+	testenv.ExpectNoError(t, err)
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport}
+	lists = &atomic.Int64{}
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/cronjobs") && lists.Add(1) == 1 {
+			failOnce(w, r)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	kubeconfig, err = clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: server.URL, CertificateAuthorityData: authority}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: "any"}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	})
+	testenv.ExpectNoError(t, err)
+	return kubeconfig, lists
+}
+
 func TestClustersAreSurveyedInTurn(t *testing.T) {
 	name, now := types.NamespacedName{Namespace: "n", Name: "c"}, fixedTime()
 	isDue := func(s *surveySchedule, isKnown bool, after time.Duration) bool {
@@ -87,5 +156,26 @@ func TestClustersAreSurveyedInTurn(t *testing.T) {
 			s.forget(name)
 			testenv.ExpectEqual(t, "surveys that are remembered", 0, len(s.due))
 		})
+	}
+}
+
+// TestAClusterThatNeverShowsAllCostsLittle has surveys that are cut short each time: the next comes after twice the time, up to that of others.
+func TestAClusterThatNeverShowsAllCostsLittle(t *testing.T) {
+	name, now := types.NamespacedName{Namespace: "n", Name: "c"}, fixedTime()
+	s := newSurveySchedule()
+	testenv.ExpectEqual(t, "the wait before any", time.Duration(0), s.untilRetry(name, now))
+	for _, seconds := range []int{15, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600} {
+		s.noteMade(name, true, now)
+		least := time.Duration(seconds) * time.Second
+		if wait := s.untilRetry(name, now); wait < least || wait > least*6/5 {
+			t.Errorf("expected the next after %s, or up to a fifth later, found %s", least, wait)
+		}
+	}
+	testenv.ExpectEqual(t, "the wait for one that is due", time.Duration(0), s.untilRetry(name, now.Add(2*time.Hour)))
+	s.noteMade(name, false, now)
+	testenv.ExpectEqual(t, "the wait after a whole one", time.Duration(0), s.untilRetry(name, now))
+	s.noteMade(name, true, now)
+	if wait := s.untilRetry(name, now); wait > 18*time.Second {
+		t.Errorf("expected the first wait again after a whole one, found %s", wait)
 	}
 }

@@ -32,8 +32,12 @@ func (c *ClusterClient) ReadSurvey(ctx context.Context, look *Look) *stopcheck.S
 			s.AddItem(list, item)
 			return nil
 		})
-		if err != nil && !k8serrors.IsNotFound(err) { // What is not served has no items.
-			s.SkipList(list)
+		if err == nil || k8serrors.IsNotFound(err) { // What is not served has no items.
+			continue
+		}
+		s.SkipList(list)
+		if !IsLasting(err) && !k8serrors.IsForbidden(err) {
+			s.NoteCut()
 		}
 	}
 	for _, name := range s.Services() {
