@@ -139,11 +139,19 @@ func TestCopyFollowsItsSourceAndBecomesItsOwn(t *testing.T) {
 // own the kubelet starts the servers again, which is played here.
 func (e *environment) changeAccountsOutside(t *testing.T) {
 	t.Helper()
-	replica := (e.primaryIndex(t) + 1) % instances
+	primary := e.primaryIndex(t)
+	replica := (primary + 1) % instances
 	e.mustRun(t, outside, "root", "alter user 'moco-repl'@'%' identified by 'secret-y'", "insert into app.t (id, v) values (2, 'changed') on duplicate key update v = 'changed'")
 	e.waitForAnswer(t, "select v from app.t where id = 2", "changed")
+	const password = "select authentication_string from mysql.user where user = 'moco-repl'"
+	changed := e.query(t, outside, password)
+	testenv.ExpectEqual(t, "the password of replication before it is needed", changed, e.query(t, primary, password))
 	e.mustRun(t, replica, "root", "stop replica io_thread", "start replica io_thread")
-	e.waitForCondition(t, mocov1beta2.HealthyCondition, "False Degraded")
+	testenv.Eventually(t, "the password of replication is set back", func() error {
+		return testenv.ErrorIf(e.query(t, primary, password) == changed, "it is that of outside")
+	})
+	const receives = "select count(*) from performance_schema.replication_connection_status where service_state = 'ON'"
+	e.waitForAnswerBut(t, outside, receives, "1")
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 
 	e.mustRun(t, outside, "root", "alter user 'moco-admin'@'%' identified by 'secret-y'", "update app.t set v = 'again' where id = 2")
@@ -154,7 +162,7 @@ func (e *environment) changeAccountsOutside(t *testing.T) {
 	for i := range instances {
 		e.servers[i].StartAndWait(t)
 	}
-	e.waitForAnswerBut(t, outside, "select count(*) from performance_schema.replication_connection_status where service_state = 'ON'", "1")
+	e.waitForAnswerBut(t, outside, receives, "1")
 	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
 }
 
