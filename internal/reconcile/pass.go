@@ -223,6 +223,9 @@ func (p *Pass[T, S, P]) observeAndAct(ctx context.Context, obj T) (FollowUp, err
 	return p.Report(obj, seen, plan, &RefusedError{Message: err.Error(), Err: err}), err
 }
 
+// goneRetry is when an object is looked for again that could not be written because it is not there.
+const goneRetry = time.Second
+
 // unreportedError is an error that came before there was anything to report.
 type unreportedError struct{ error }
 
@@ -251,8 +254,8 @@ func (p *Pass[T, S, P]) save(ctx context.Context, req ctrl.Request, obj versions
 	switch {
 	case k8serrors.IsConflict(err):
 		return p.loseRace(req, obj.before, err)
-	case k8serrors.IsNotFound(err):
-		return ctrl.Result{}, nil
+	case k8serrors.IsNotFound(err): // It is gone, or an API server does not serve its kind for a moment.
+		return ctrl.Result{RequeueAfter: goneRetry}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("save status: %w", err)
 	case written.changed:

@@ -162,9 +162,9 @@ func TestPass(t *testing.T) {
 		"a write that fails for another reason is tried again": {server: fakeServer{refuse: diskFull}, passes: 3, want: result{
 			Observed: 3, Failed: true, ReleasedAsOftenAsItWasAllocated: true,
 		}},
-		"a write of an object that has just gone is not reported": {
+		"a write of an object that may have gone is not reported, and tried again if it is there": {
 			server: fakeServer{refuse: k8serrors.NewNotFound(schema.GroupResource{}, "p")}, passes: 1,
-			want: result{Observed: 1, ReleasedAsOftenAsItWasAllocated: true},
+			want: result{RequeueAfter: goneRetry, Observed: 1, ReleasedAsOftenAsItWasAllocated: true},
 		},
 		"an effect that fails is reported and returned": {acts: diskFull, passes: 1, want: with(func(r *result) {
 			r.RequeueAfter, r.Failed, r.Refused = 0, true, "the disk is full"

@@ -36,14 +36,28 @@ type statusPatch struct {
 
 func buildStatusPatch(before, after map[string]any) statusPatch {
 	old, hadConditions := before[conditionsField].([]any)
-	patch := statusPatch{merge: mergePatch(before, after), hadConditions: hadConditions && len(old) > 0, written: map[string]any{}}
+	patch := statusPatch{merge: mergePatch(before, after), hadConditions: hadConditions && len(old) > 0, written: pickChanges(before, after)}
+	delete(patch.written, conditionsField)
 	patch.diffFields("/status", before, after)
-	for name, value := range after {
-		if name != conditionsField && value != nil && !reflect.DeepEqual(value, before[name]) {
-			patch.written[name] = value
-		}
-	}
 	return patch
+}
+
+// pickChanges returns what is new in a map, and in the maps inside it. Their other fields may be another controller's, who takes them away
+// meanwhile.
+func pickChanges(before, after map[string]any) map[string]any {
+	changes := map[string]any{}
+	for name, value := range after {
+		if value == nil || reflect.DeepEqual(value, before[name]) {
+			continue
+		}
+		old, wasMap := before[name].(map[string]any)
+		if fields, isMap := value.(map[string]any); wasMap && isMap {
+			changes[name] = pickChanges(old, fields)
+			continue
+		}
+		changes[name] = value
+	}
+	return changes
 }
 
 // diffFields adds operations for what differs, in the order of names.

@@ -46,6 +46,21 @@ func TestFindLostFields(t *testing.T) {
 	}
 }
 
+// TestWhatAnotherControllerTakesAwayIsNoLoss has two that share a map of the status.
+func TestWhatAnotherControllerTakesAwayIsNoLoss(t *testing.T) {
+	before := parseFields(t, `{"pause":{"clustering":{"by":"a"},"reconciliation":{"by":"b"},"observedAt":1}}`)
+	after := parseFields(t, `{"pause":{"clustering":{"by":"a"},"reconciliation":{"by":"b"},"observedAt":2}}`)
+	written := buildStatusPatch(before, after).written
+	for stands, want := range map[string][]string{
+		`{"pause":{"clustering":{"by":"a"},"observedAt":2}}`: nil,
+		`{"pause":{"clustering":{"by":"a"}}}`:                {"pause.observedAt"},
+	} {
+		if diff := cmp.Diff(want, findLostFields("", written, parseFields(t, stands))); diff != "" {
+			t.Errorf("lost fields where %s stands (-want +got):\n%s", stands, diff)
+		}
+	}
+}
+
 func TestRemoveField(t *testing.T) {
 	for path, want := range map[string]string{
 		"a":     `{"b":[{"c":1,"d":2},{"c":3}],"e":{"f":4}}`,

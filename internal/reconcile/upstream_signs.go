@@ -22,14 +22,18 @@ import (
 // signsInterval is how old an answer about the upstream may be.
 const signsInterval = 30 * time.Second
 
+// signsRetry is how old one may be that is not known, because the API server did not answer.
+const signsRetry = time.Second
+
 // UpstreamSigns look whether another project runs on the hub. One serves all features of the project's kinds.
 type UpstreamSigns struct {
 	Upstream otherwriter.Upstream
 	// Reader reads past any cache; nil sees nothing.
 	Reader client.Reader
 
-	mu      sync.Mutex
-	asked   time.Time
+	mu sync.Mutex
+	// next is when it is asked again.
+	next    time.Time
 	running string
 	webhook string
 	isSaid  bool
@@ -41,26 +45,29 @@ type UpstreamSigns struct {
 func (s *UpstreamSigns) read(ctx context.Context, now time.Time) (running, webhook string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Reader == nil || !s.asked.IsZero() && now.Sub(s.asked) < signsInterval {
+	if s.Reader == nil || now.Before(s.next) {
 		return s.running, s.webhook
 	}
-	s.asked = now
+	s.next = now.Add(signsInterval)
 	ctx, cancel := context.WithTimeout(ctx, APITimeout)
 	defer cancel()
 	webhook, namespaces, err := s.findWebhook(ctx)
 	if err == nil || webhook != "" { // What was found is there, whatever else could not be looked at.
 		s.webhook = webhook
 	}
-	s.explain(ctx, err)
+	s.note(ctx, err, now)
 	if running, err = s.findRunning(ctx, append(namespaces, s.Upstream.Namespaces...), now); err == nil || running != "" {
 		s.running = running
 	}
-	s.explain(ctx, err)
+	s.note(ctx, err, now)
 	return s.running, s.webhook
 }
 
-// explain says once that something cannot be looked at.
-func (s *UpstreamSigns) explain(ctx context.Context, err error) {
+// note says once that something cannot be looked at. What is not for want of a right is looked at again soon.
+func (s *UpstreamSigns) note(ctx context.Context, err error, now time.Time) {
+	if err != nil && !k8serrors.IsForbidden(err) {
+		s.next = now.Add(signsRetry)
+	}
 	if err != nil && !s.isSaid {
 		s.isSaid = true
 		log.FromContext(ctx).Info("Whether another project runs is not known; what it has written on an object still counts", "project", s.Upstream.Name, "error", err.Error())

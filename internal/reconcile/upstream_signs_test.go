@@ -9,10 +9,50 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/torpor-dev/torpor/internal/otherwriter"
 )
+
+// stumblingAPI answers from the second time on, with a Deployment that has ready Pods.
+type stumblingAPI struct {
+	client.Reader
+
+	asked int
+}
+
+// Get implements client.Reader.
+func (s *stumblingAPI) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	if s.asked++; s.asked == 1 {
+		return k8serrors.NewTooManyRequests("busy", 1)
+	}
+	if found, isOfKind := into.(*appsv1.Deployment); isOfKind {
+		found.Status.ReadyReplicas = 1
+	}
+	return nil
+}
+
+// TestALookWithoutAnAnswerIsMadeAgainSoon has an API server that is busy when it is asked first.
+func TestALookWithoutAnAnswerIsMadeAgainSoon(t *testing.T) {
+	api, now := &stumblingAPI{}, time.Now()
+	signs := &UpstreamSigns{Upstream: otherwriter.MOCO(), Reader: api}
+	signs.read(t.Context(), now)
+	asked := api.asked
+	signs.read(t.Context(), now.Add(signsRetry/2))
+	if api.asked != asked {
+		t.Errorf("expected %d questions until the next look, found %d", asked, api.asked)
+	}
+	signs.read(t.Context(), now.Add(signsRetry))
+	if api.asked == asked {
+		t.Error("expected another look after a while, found none")
+	}
+	asked = api.asked
+	if signs.read(t.Context(), now.Add(2*signsRetry)); api.asked != asked {
+		t.Errorf("expected a look that was answered to count for %s, found another", signsInterval)
+	}
+}
 
 // partialAPI has a mutating webhook of each name, and answers nothing else.
 type partialAPI struct{ client.Reader }
