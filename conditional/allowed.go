@@ -72,19 +72,20 @@ func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) 
 func observeRights(ctx context.Context, c authorizationclient.AuthorizationV1Interface, every time.Duration, rights []authorizationv1.ResourceAttributes, report func(Status)) {
 	doubtful := rights
 	for {
-		missing, err := findMissingRight(ctx, c.SelfSubjectAccessReviews(), doubtful)
+		at, isMissing, err := findMissingRight(ctx, c.SelfSubjectAccessReviews(), doubtful)
 		pause := every
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			pause = min(every, failedInterval)
+			doubtful = doubtful[at:] // Many rights of many namespaces may take several rounds.
 			report(Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()})
-		case missing >= 0:
+		case isMissing:
 			pause = min(every, forbiddenInterval)
-			report(Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(doubtful[missing])})
+			report(Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(doubtful[at])})
 			// The next round begins with it: while it is missing there is one question.
-			doubtful = slices.Concat(doubtful[missing:], doubtful[:missing])
+			doubtful = slices.Concat(doubtful[at:], doubtful[:at])
 		default:
 			report(Status{State: True, Reason: "Allowed"})
 			doubtful = nil
@@ -136,21 +137,21 @@ func grantsRight(rule authorizationv1.ResourceRule, right authorizationv1.Resour
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, right.Name))
 }
 
-// findMissingRight returns the index of the first right that is not granted, or -1.
-func findMissingRight(ctx context.Context, c authorizationclient.SelfSubjectAccessReviewInterface, rights []authorizationv1.ResourceAttributes) (int, error) {
+// findMissingRight returns the index of the first right that is not granted, or that it could not learn of.
+func findMissingRight(ctx context.Context, c authorizationclient.SelfSubjectAccessReviewInterface, rights []authorizationv1.ResourceAttributes) (at int, isMissing bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
 	defer cancel()
 	for i := range rights {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &rights[i]}}
 		answer, err := c.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
-			return -1, fmt.Errorf("ask for the right to %s: %w", describeRight(rights[i]), err)
+			return i, false, fmt.Errorf("ask for the right to %s: %w", describeRight(rights[i]), err)
 		}
 		if !answer.Status.Allowed {
-			return i, nil
+			return i, true, nil
 		}
 	}
-	return -1, nil
+	return len(rights), false, nil
 }
 
 // describeRight has the words of kubectl auth can-i.

@@ -19,8 +19,8 @@ import (
 
 // TestClockThatIsSetMovesNothing asks for a monotonic reading, which bubbles do not have.
 func TestClockThatIsSetMovesNothing(t *testing.T) {
-	g := &Group{changed: make(chan struct{})}
-	if tr, _ := g.setPhase(Running, factUp, nil); !strings.Contains(tr.at.String(), " m=") {
+	g := mustSetUp(t, newFakeManager(), Disabled(), func(manager.Manager) error { return nil }, Name(t.Name()))
+	if tr, _, _ := g.setPhase(Running, factUp, nil); !strings.Contains(tr.at.String(), " m=") {
 		t.Errorf("%s has no monotonic reading: spans and pauses that begin with it would follow the wall clock", tr.at)
 	}
 }

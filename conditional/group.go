@@ -191,14 +191,13 @@ func (g *Group) setHeldUntil(until time.Time) {
 	}
 }
 
-// enterPhase publishes a change to waiters, metrics and the log.
-func (g *Group) enterPhase(to Phase, fact groupFact, err error) phaseChange {
-	// Who waits for the phase finds it counted.
-	g.server.Registry.PhaseChanges.WithLabelValues(g.options.name, string(to), string(fact)).Inc()
-	if to == Stuck {
-		g.server.Registry.OverdueDrains.WithLabelValues(g.options.name).Inc()
+// enterPhase publishes a change to waiters, metrics and the log. It returns false if somebody has stopped the group meanwhile that was
+// about to start.
+func (g *Group) enterPhase(to Phase, fact groupFact, err error) (phaseChange, bool) {
+	t, condition, hasChanged := g.setPhase(to, fact, err)
+	if !hasChanged {
+		return phaseChange{}, false
 	}
-	t, condition := g.setPhase(to, fact, err)
 	g.logForbidden()
 	log := g.logger().WithValues("from", t.from, "to", to, "fact", fact, "condition", condition.State.String(), "reason", condition.Reason)
 	if err != nil {
@@ -206,12 +205,20 @@ func (g *Group) enterPhase(to Phase, fact groupFact, err error) phaseChange {
 	} else {
 		log.Info("phase changed")
 	}
-	return t
+	return t, true
 }
 
-func (g *Group) setPhase(to Phase, fact groupFact, err error) (phaseChange, Status) {
+func (g *Group) setPhase(to Phase, fact groupFact, err error) (change phaseChange, condition Status, hasChanged bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if to == Starting && (g.orders.isPaused || g.orders.isRemoved) { // Stop may have found it Dormant, and returned.
+		return phaseChange{}, Status{}, false
+	}
+	// Who waits for the phase finds it counted.
+	g.server.Registry.PhaseChanges.WithLabelValues(g.options.name, string(to), string(fact)).Inc()
+	if to == Stuck {
+		g.server.Registry.OverdueDrains.WithLabelValues(g.options.name).Inc()
+	}
 	t := phaseChange{from: g.status.Phase, to: to, err: err, at: time.Now()}
 	g.status.Phase, g.status.Since, g.status.Reason, g.status.HeldUntil = to, t.at, string(fact), time.Time{}
 	if err != nil {
@@ -220,7 +227,7 @@ func (g *Group) setPhase(to Phase, fact groupFact, err error) (phaseChange, Stat
 		g.status.Error = ""
 	}
 	g.notifyWaitersLocked()
-	return t, g.status.Condition
+	return t, g.status.Condition, true
 }
 
 func (g *Group) stateLocked() string {

@@ -210,6 +210,23 @@ func TestGroupFollowsItsCondition(t *testing.T) {
 	}
 }
 
+// TestAStopIsNotOvertakenByAStart has the loop see that the group is wanted just before Stop finds it Dormant, and returns.
+func TestAStopIsNotOvertakenByAStart(t *testing.T) {
+	var starts, ends atomic.Int32
+	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
+		r.elect()
+		testenv.Must(r.t, r.group.Stop(r.t.Context()))
+		synctest.Wait()
+		if r.group.loop.applyFact(r.t.Context(), factWanted, nil) {
+			r.t.Error("expected a group that is stopped not to start, found that it does")
+		}
+		r.expectPhase(Dormant)
+	})
+	if starts.Load() > 0 {
+		t.Errorf("expected no start after Stop, found %d", starts.Load())
+	}
+}
+
 func TestGroupRetriesWhatFails(t *testing.T) {
 	boom := errors.New("boom")
 	cases := map[string]SetupFunc{

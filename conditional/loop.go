@@ -171,8 +171,11 @@ func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool 
 	if to == from || action == actionActivate && l.isHeldBack() {
 		return false
 	}
+	t, hasChanged := l.group.enterPhase(to, f, err)
+	if !hasChanged {
+		return false
+	}
 	l.stopTimer() // A timer belongs to the phase that has set it.
-	t := l.group.enterPhase(to, f, err)
 	if l.activation != nil {
 		l.recordDurations(t)
 	}

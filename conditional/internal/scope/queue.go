@@ -39,10 +39,11 @@ type trackedQueue struct {
 	adding       sync.RWMutex // held for reading while something is added
 
 	mu       sync.Mutex
-	isEnding bool                           // nothing is taken or added any more; adding guards it, too
-	waiting  int                            // workers that wait for a request
-	working  map[reconcile.Request]struct{} // requests that are being reconciled
-	failed   map[reconcile.Request]struct{} // requests that the limiter counts
+	isEnding bool // nothing is taken or added any more; adding guards it, too
+	waiting  int  // workers that wait for a request
+	// working are the workers that have a request: for a moment two, when one is done and another has got it again.
+	working map[reconcile.Request]int
+	failed  map[reconcile.Request]struct{} // requests that the limiter counts
 }
 
 // trackedPriorityQueue is one that has priorities, which is the default.
@@ -69,7 +70,7 @@ func (m *Manager) trackQueue(r manager.Runnable) {
 		return
 	}
 	field.Set(reflect.ValueOf(func(name string, limiter requestLimiter) requestQueue {
-		q := &trackedQueue{name: name, limiter: limiter, working: map[reconcile.Request]struct{}{}, failed: map[reconcile.Request]struct{}{}}
+		q := &trackedQueue{name: name, limiter: limiter, working: map[reconcile.Request]int{}, failed: map[reconcile.Request]struct{}{}}
 		q.requestQueue = open(name, countedLimiter{limiter, q})
 		var tracked requestQueue = q
 		if inner, ok := q.requestQueue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
@@ -107,7 +108,7 @@ func (q *trackedQueue) takeNext(get func() (reconcile.Request, int, bool)) (reco
 	defer q.mu.Unlock()
 	q.waiting--
 	if !isOver {
-		q.working[r] = struct{}{}
+		q.working[r]++
 	}
 	return r, priority, isOver
 }
@@ -158,7 +159,9 @@ func (q *trackedQueue) Done(r reconcile.Request) {
 	q.requestQueue.Done(r)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.working, r)
+	if q.working[r]--; q.working[r] <= 0 {
+		delete(q.working, r)
+	}
 }
 
 // countedLimiter tells its queue what it counts. One that the controller's options have lives longer than the queue.
@@ -227,7 +230,9 @@ func (q *trackedQueue) countUnfinished() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	begun := maps.Clone(q.failed)
-	maps.Copy(begun, q.working)
+	for r := range q.working {
+		begun[r] = struct{}{}
+	}
 	return n + len(begun)
 }
 

@@ -30,6 +30,43 @@ type queuedController struct {
 	NewQueue func(string, requestLimiter) requestQueue
 }
 
+// relayingQueue hands a request that is done to the next worker, before who was done with it goes on.
+type relayingQueue struct {
+	requestQueue
+
+	afterDone func()
+}
+
+func (q relayingQueue) Done(r reconcile.Request) {
+	q.requestQueue.Done(r)
+	q.afterDone()
+}
+
+// TestARequestThatIsTakenAgainIsBeingWorkedOn has two workers: a drain must not end while the second has what the first was done with.
+func TestARequestThatIsTakenAgainIsBeingWorkedOn(t *testing.T) {
+	m, c := &Manager{}, &queuedController{}
+	var q requestQueue
+	take := func() {
+		if _, isOver := q.Get(); isOver {
+			t.Fatal("expected a request, found the end of the queue")
+		}
+	}
+	c.NewQueue = func(_ string, limiter requestLimiter) requestQueue {
+		return relayingQueue{workqueue.NewTypedRateLimitingQueue(limiter), take}
+	}
+	m.trackQueue(c)
+	q = c.NewQueue("two workers", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour))
+	defer q.ShutDown()
+	one := reconcile.Request{NamespacedName: client.ObjectKey{Name: "one"}}
+	q.Add(one)
+	take()
+	q.Add(one)
+	q.Done(one)
+	if _, working := m.trackedQueues()[0].countWorkers(); working != 1 {
+		t.Errorf("expected one worker with a request, found %d", working)
+	}
+}
+
 func TestARateLimiterForgetsWithEachLife(t *testing.T) {
 	given := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour)
 	one := reconcile.Request{NamespacedName: client.ObjectKey{Name: "one"}}
