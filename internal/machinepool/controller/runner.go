@@ -89,7 +89,7 @@ func (r *poolRunner) run(ctx context.Context, job *poolJob) *machinepool.Answer 
 	case errors.Is(err, machinepool.ErrMalformed):
 		answer.Refusal = &machinepool.Refusal{Reason: hivev1.MachinePoolRefusedReason, Message: "The cluster lists something else than MachineSets: " + machinepool.ErrMalformed.Error()}
 	default:
-		answer.NoAnswer = targetcluster.DescribeError(err)
+		answer.NoAnswer = clusterjobs.DescribeError(err)
 	}
 	return answer
 }
@@ -103,7 +103,8 @@ type poolConnection struct {
 	answer *machinepool.Answer
 }
 
-func (r *poolRunner) connectAndApply(ctx context.Context, job *poolJob, answer *machinepool.Answer) error {
+func (r *poolRunner) connectAndApply(ctx context.Context, job *poolJob, answer *machinepool.Answer) (err error) {
+	defer clusterjobs.RecoverPanic(ctx, &err)
 	if !r.MayDial(ctx, job.Cluster) {
 		return clusterjobs.ErrGateClosed
 	}

@@ -36,12 +36,13 @@ func (a *Applier) run(ctx context.Context, job *clusterJob) *syncset.Answer {
 	err := a.runOn(ctx, job, answer)
 	answer.At = a.Clock.Now()
 	if err != nil && !errors.Is(err, clusterjobs.ErrGateClosed) {
-		answer.NoAnswer = targetcluster.DescribeError(err)
+		answer.NoAnswer = clusterjobs.DescribeError(err)
 	}
 	return answer
 }
 
-func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.Answer) error {
+func (a *Applier) runOn(ctx context.Context, job *clusterJob, answer *syncset.Answer) (err error) {
+	defer clusterjobs.RecoverPanic(ctx, &err)
 	client, err := a.Connect(ctx, job.Cluster, job.KubeconfigSecret)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
