@@ -121,7 +121,9 @@ func (c Controller) act(ctx context.Context, seen *observation, plan adapterPlan
 	if err != nil {
 		return fmt.Errorf("run the controller of %s: %w", a.Name, err)
 	}
-	c.groups.add(a, group)
+	if !c.groups.add(a, group) {
+		adapterGroup{Group: group}.end(context.WithoutCancel(ctx))
+	}
 	return nil
 }
 

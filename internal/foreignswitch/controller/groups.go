@@ -21,6 +21,8 @@ type adapterGroups struct {
 	// gone are the UIDs of adapters that are not there any more, by their names, which others may have by now; abandoned says that there are some.
 	gone      map[string]string
 	abandoned chan struct{}
+	// isOver says that all of them have been ended: one that comes later would never be.
+	isOver bool
 }
 
 // adapterGroup is a controller, and which generation of which adapter it is of.
@@ -30,13 +32,18 @@ type adapterGroup struct {
 	generation int64
 }
 
-func (g *adapterGroups) add(a *torporv1alpha1.StopAdapter, group *conditional.Group) {
+// add returns false if it is too late for another.
+func (g *adapterGroups) add(a *torporv1alpha1.StopAdapter, group *conditional.Group) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.isOver {
+		return false
+	}
 	if g.all == nil {
 		g.all = map[string]adapterGroup{}
 	}
 	g.all[a.Name] = adapterGroup{group, string(a.UID), a.Generation}
+	return true
 }
 
 // isCurrent reports whether the controller is there that an adapter asks for.
@@ -99,7 +106,7 @@ func (g *adapterGroups) run(ctx context.Context) error {
 				is.end(ctx)
 			}
 		case <-ctx.Done():
-			for _, name := range g.listNames() {
+			for _, name := range g.close() {
 				g.remove(context.WithoutCancel(ctx), name)
 			}
 			return nil
@@ -121,9 +128,11 @@ func (g *adapterGroups) takeGone() (gone []adapterGroup) {
 	return gone
 }
 
-func (g *adapterGroups) listNames() (names []string) {
+// close takes no more controllers, and returns the names of those that are there.
+func (g *adapterGroups) close() (names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.isOver = true
 	for name := range g.all {
 		names = append(names, name)
 	}

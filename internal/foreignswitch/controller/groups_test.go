@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -30,6 +31,19 @@ func TestAnAdapterThatIsMadeAnewKeepsItsController(t *testing.T) {
 	g.abandon("x")
 	if gone := g.takeGone(); len(gone) != 1 || g.isCurrent(adapterOf("second")) {
 		t.Errorf("expected the controller of the second to end, found that %d are to", len(gone))
+	}
+}
+
+// TestAControllerThatIsTooLateIsNotKept has one whose pass outlasts the feature: nobody would ever end it.
+func TestAControllerThatIsTooLateIsNotKept(t *testing.T) {
+	g := &adapterGroups{abandoned: make(chan struct{}, 1)}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.run(over); err != nil {
+		t.Fatal(err)
+	}
+	if g.add(adapterOf("late"), nil) || g.isCurrent(adapterOf("late")) {
+		t.Error("expected a controller that comes after the end not to be kept, found it")
 	}
 }
 
