@@ -86,7 +86,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
 	c.client, c.live, c.children, c.applied = mgr.GetClient(), mgr.GetAPIReader(), children, newAppliedHashes()
-	c.turns = newRolloutTurns(c.RolloutsAtOnce)
+	c.turns = newRolloutTurns(c.RolloutsAtOnce, c.Clock)
 	ends := reconcile.TrackEnds(c.Ends, Name, c.isStopOverdue, c.hasJustStarted)
 	b := builder.ControllerManagedBy(mgr).
 		Named(Name).

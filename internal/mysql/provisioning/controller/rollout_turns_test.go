@@ -5,19 +5,20 @@ package controller
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/torpor-dev/torpor/internal/mysql/provisioning"
 )
 
-// TestAFleetIsRolledOutByTurns gives 20 clusters a new template at once, as a new version of Torpor does, and one of them Pods that
-// never become ready.
+// TestAFleetIsRolledOutByTurns gives 20 clusters a new template at once.
 func TestAFleetIsRolledOutByTurns(t *testing.T) {
 	old := provisioning.PodState{Exists: true, Ready: true, Served: true, Outdated: true, ReadyFor: provisioning.SettleTime}
 	for _, row := range []struct{ most, want int }{{0, 20}, {1, 1}, {2, 2}} {
 		t.Run(fmt.Sprintf("%d at once", row.most), func(t *testing.T) {
-			turns := newRolloutTurns(row.most)
+			turns := newRolloutTurns(row.most, clocktesting.NewFakePassiveClock(time.Now()))
 			rolls := make([]bool, 20)
 			fleet := make([]provisioning.ObservedRollout, 20)
 			for i := range fleet {
@@ -52,4 +53,37 @@ func TestAFleetIsRolledOutByTurns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestATenantsStuckRolloutsHoldUpNoOther has two clusters of one tenant whose new Pods never become ready.
+func TestATenantsStuckRolloutsHoldUpNoOther(t *testing.T) {
+	now := clocktesting.NewFakePassiveClock(time.Now())
+	turns := newRolloutTurns(2, now)
+	name := func(namespace, cluster string) types.NamespacedName {
+		return types.NamespacedName{Namespace: namespace, Name: cluster}
+	}
+	isOpen := func(when string, want bool, cluster types.NamespacedName) {
+		t.Helper()
+		if found := turns.isOpenTo(cluster); found != want {
+			t.Errorf("%s: expected a turn for %s: %t, found %t", when, cluster, want, found)
+		}
+	}
+	for _, cluster := range []string{"a", "b"} {
+		if !turns.take(name("stuck", cluster)) {
+			t.Fatalf("expected a turn for %s, found none", cluster)
+		}
+	}
+	isOpen("while both may yet go on", false, name("other", "c"))
+	now.SetTime(now.Now().Add(strangersWait))
+	isOpen("after a while", true, name("other", "c"))
+	isOpen("what is wrong shows in a few of a tenant's", false, name("stuck", "c"))
+	isOpen("both keep theirs", true, name("stuck", "a"))
+	if !turns.take(name("stuck", "b")) {
+		t.Error("expected another step, found none")
+	}
+	isOpen("one has gone on", true, name("other", "c"))
+	if !turns.take(name("other", "c")) {
+		t.Error("expected a turn of another tenant, found none")
+	}
+	isOpen("no more are rolled out at a time than are allowed", false, name("other", "d"))
 }
