@@ -64,6 +64,18 @@ func ReadSettings(secret *corev1.Secret) (RevisionSettings, error) {
 	return settings, nil
 }
 
+// FindAppEnvironment returns the environment of an app in a revision, by the settings of its processes. One that was scaled up later may have
+// begun with another, so that it is that of web, or else of the first type in the alphabet.
+func FindAppEnvironment(settings map[string]RevisionSettings) map[string][]byte {
+	if web, has := settings[korifiv1alpha1.WebProcess]; has {
+		return web.Environment
+	}
+	for _, processType := range slices.Sorted(maps.Keys(settings)) {
+		return settings[processType].Environment
+	}
+	return nil
+}
+
 // environmentFrom returns the variables of a Secret, each by reference: the values stay in it.
 func environmentFrom(secret *corev1.Secret) []corev1.EnvVar {
 	var all []corev1.EnvVar

@@ -10,6 +10,7 @@ import (
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
+	"github.com/torpor-dev/torpor/internal/cf/process"
 )
 
 func listRevisions(_ context.Context, r *Request, app *korifiv1alpha1.CFApp) (Response, error) {
@@ -26,8 +27,8 @@ func listDeployedRevisions(ctx context.Context, r *Request, app *korifiv1alpha1.
 		return Response{}, err
 	}
 	deployed := map[int64]bool{}
-	for _, process := range processes {
-		for _, revision := range process.Status.Revisions {
+	for _, p := range processes {
+		for _, revision := range p.Status.Revisions {
 			deployed[revision.Revision] = deployed[revision.Revision] || revision.Desired > 0
 		}
 	}
@@ -70,10 +71,8 @@ func getRevisionEnvVars(ctx context.Context, r *Request) (Response, error) {
 		return Response{}, err
 	}
 	variables := map[string]string{}
-	for _, one := range settings {
-		for name, value := range one.Environment {
-			variables[name] = string(value)
-		}
+	for name, value := range process.FindAppEnvironment(settings) {
+		variables[name] = string(value)
 	}
 	return ok(map[string]any{"var": variables, "links": presenter.Links{}})
 }

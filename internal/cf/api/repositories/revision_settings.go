@@ -38,21 +38,21 @@ func (s *Store) GetRevisionSettings(ctx context.Context, caller *authorization.C
 // RestoreSettings gives an app the environment, and its processes the commands and health checks, of an earlier revision. Only what
 // differs is written.
 func (s *Store) RestoreSettings(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, settings map[string]process.RevisionSettings) error {
+	if len(settings) == 0 {
+		return nil
+	}
 	processes, err := s.ListProcessesOfApp(ctx, app)
 	if err != nil {
 		return err
 	}
+	if err := s.restoreEnvironment(ctx, caller, app, process.FindAppEnvironment(settings)); err != nil {
+		return err
+	}
 	for _, p := range processes {
-		wanted, known := settings[p.Spec.ProcessType]
-		if !known {
-			continue
-		}
-		// All processes of a revision have one environment, which is written with the first.
-		if err := s.restoreEnvironment(ctx, caller, app, wanted.Environment); err != nil {
-			return err
-		}
-		if err := s.restoreProcess(ctx, caller, p, wanted); err != nil {
-			return err
+		if wanted, known := settings[p.Spec.ProcessType]; known {
+			if err := s.restoreProcess(ctx, caller, p, wanted); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
