@@ -135,7 +135,8 @@ func newServer(files map[string][]byte, authority *x509.Certificate, authorityKe
 	}, nil
 }
 
-// readAuthorities returns the trusted authorities, of which the first is that of the key.
+// readAuthorities returns the trusted authorities, of which the first is that of the key. With an error it returns those that are trusted
+// without a key for the first.
 func readAuthorities(files map[string][]byte) ([]*x509.Certificate, *ecdsa.PrivateKey, error) {
 	var all []*x509.Certificate
 	for rest := files[AuthorityFile]; ; {
@@ -145,20 +146,20 @@ func readAuthorities(files map[string][]byte) ([]*x509.Certificate, *ecdsa.Priva
 		}
 		found, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read %s: %w", AuthorityFile, err)
+			return all, nil, fmt.Errorf("read %s: %w", AuthorityFile, err)
 		}
 		all = append(all, found)
 	}
 	block, _ := pem.Decode(files[AuthorityKey])
 	if len(all) == 0 || block == nil {
-		return nil, nil, errors.New("there is no authority")
+		return all, nil, errors.New("there is no authority with a key")
 	}
 	key, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read %s: %w", AuthorityKey, err)
+		return all, nil, fmt.Errorf("read %s: %w", AuthorityKey, err)
 	}
 	if !key.PublicKey.Equal(all[0].PublicKey) {
-		return nil, nil, fmt.Errorf("%s: expected that of %s, found another", AuthorityKey, AuthorityFile)
+		return all, nil, fmt.Errorf("%s: expected that of %s, found another", AuthorityKey, AuthorityFile)
 	}
 	return all, key, nil
 }

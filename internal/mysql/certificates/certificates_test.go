@@ -34,7 +34,8 @@ func TestRenewFiles(t *testing.T) {
 		{"just before the authority's last year", 9*authorityOverlap - 24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
 		{"the authority first", 9*authorityOverlap + time.Hour, hosts, "", []string{AuthorityFile, AuthorityKey}},
 		{"then its certificate", 9*authorityOverlap + 61*24*time.Hour, hosts, "", []string{CertificateFile, KeyFile}},
-		{"a lost authority", 9*authorityOverlap + 62*24*time.Hour, hosts, AuthorityKey, []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
+		{"the key of a lost authority", 9*authorityOverlap + 62*24*time.Hour, hosts, AuthorityKey, []string{AuthorityFile, AuthorityKey}},
+		{"a lost authority", 9*authorityOverlap + 63*24*time.Hour, hosts, AuthorityFile, []string{AuthorityFile, AuthorityKey, CertificateFile, KeyFile}},
 	} {
 		now, before := born.Add(step.after), maps.Clone(files)
 		delete(before, step.damage)
@@ -50,7 +51,7 @@ func TestRenewFiles(t *testing.T) {
 			t.Fatalf("%s: expected changes of %v, found %v (%v)", step.name, step.changes, found, changed)
 		}
 		expectTrusted(t, step.name, after[AuthorityFile], after[CertificateFile], now)
-		if len(files) > 0 && step.damage != AuthorityKey { // A server that has the files from before trusts one that has the new.
+		if len(files) > 0 && step.damage != AuthorityFile { // A server that has the files from before trusts one that has the new.
 			expectTrusted(t, step.name+", by an older Pod", files[AuthorityFile], after[CertificateFile], now)
 		}
 		files = after
