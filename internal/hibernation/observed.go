@@ -220,7 +220,7 @@ func UnsupportedReason(o Observed) string {
 		return ""
 	case o.Invalid != "" || o.NoActuator != "":
 		return cmp.Or(o.Invalid, o.NoActuator)
-	case o.shouldHibernate() || o.API == Reachable:
+	case !o.hasNotResumed() && (o.shouldHibernate() || o.API == Reachable):
 		return o.Incompatible
 	default:
 		return ""
@@ -236,8 +236,8 @@ func NeedsCertificateRequests(o Observed) bool {
 func (o Observed) shouldHibernate() bool { return o.DesiredPowerState == hivev1.PowerStateHibernating }
 
 func (o Observed) isRequestedHibernationUnsupported() bool {
-	// A cluster that hibernates already goes on, whatever became of its version.
-	return o.shouldHibernate() && (o.NoActuator != "" || o.Incompatible != "" && !o.isHibernationOpen())
+	// A cluster that hibernates already goes on, whatever became of its version, and so does one whose resume is cancelled.
+	return o.shouldHibernate() && (o.NoActuator != "" || o.Incompatible != "" && !o.hasNotResumed())
 }
 
 // isHibernationOpen reports whether the cluster was put into hibernation and not resumed since.
