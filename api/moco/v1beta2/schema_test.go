@@ -583,7 +583,7 @@ func fullStatus(now metav1.Time) mocov1beta2.MySQLClusterStatus {
 			Type: mocov1beta2.ClusteringActiveCondition, Status: metav1.ConditionFalse, ObservedGeneration: 1, LastTransitionTime: now,
 			Reason: mocov1beta2.ClusteringInactiveReason, Message: "somebody stopped clustering",
 		}},
-		CurrentPrimaryIndex: 1, SyncedReplicas: 2, ErrantReplicas: 1, ErrantReplicaList: []int{2}, RestoredTime: &now, Cloned: true,
+		CurrentPrimaryIndex: 1, SyncedReplicas: 2, ErrantReplicas: 1, ErrantReplicaList: []int{2}, GuaranteedAcknowledgements: new(1), RestoredTime: &now, Cloned: true,
 		Backup: mocov1beta2.BackupStatus{
 			Time: &now, Elapsed: metav1.Duration{Duration: time.Minute}, SourceIndex: 2, SourceUUID: "u", UUIDSet: map[string]string{"0": "u"},
 			BinlogFilename: "binlog.000001", GTIDSet: "u:1-5", DumpSize: 1, BinlogSize: 2, WorkDirUsage: 3, Warnings: []string{"w"},

@@ -10,7 +10,8 @@ import (
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
-// MySQLClusterStatus is what is known of the cluster. Pause, the records of stops and Instances are Torpor's own, the rest is upstream's.
+// MySQLClusterStatus is what is known of the cluster. GuaranteedAcknowledgements, Pause, the records of stops and Instances are
+// Torpor's own, the rest is upstream's.
 type MySQLClusterStatus struct {
 	// Conditions of the cluster; in the normal case every one is True.
 	// +optional
@@ -30,6 +31,12 @@ type MySQLClusterStatus struct {
 	// +optional
 	// +listType=atomic
 	ErrantReplicaList []int `json:"errantReplicaList,omitempty"`
+	// GuaranteedAcknowledgements is how many replicas, as was observed, have every commit that a client was told of: half of spec.replicas,
+	// rounded down, and fewer for a while after a start, after instances were added, or after somebody has changed how many MySQL awaits. A
+	// failover needs spec.replicas less these instances with data, the primary not counted.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	GuaranteedAcknowledgements *int `json:"guaranteedAcknowledgements,omitempty"`
 	// Backup is the last successful backup; before the first its time is null, which kubectl shows as <no value>.
 	// +optional
 	// +default={"time":null}

@@ -493,6 +493,11 @@ func (in *MySQLClusterStatus) DeepCopyInto(out *MySQLClusterStatus) {
 		*out = make([]int, len(*in))
 		copy(*out, *in)
 	}
+	if in.GuaranteedAcknowledgements != nil {
+		in, out := &in.GuaranteedAcknowledgements, &out.GuaranteedAcknowledgements
+		*out = new(int)
+		**out = **in
+	}
 	in.Backup.DeepCopyInto(&out.Backup)
 	if in.BinlogShipping != nil {
 		in, out := &in.BinlogShipping, &out.BinlogShipping

@@ -3,7 +3,8 @@
 // Package clustering decides what happens to a MySQL cluster: who is its primary, who follows it, and what a stop of
 // clustering has to finish first. It is pure: Decide turns what was Observed into a Plan, and the order of its rules is
 // the documentation. What is stored: the index of the primary in the status, which every act follows from together with
-// the spec and the observation, and the record of a stop that was reached. History is only clocks, and may be lost.
+// the spec and the observation, how many replicas have every commit that a client was told of, and the record of a stop that
+// was reached. History is only clocks and what was seen of that number since, and may be lost.
 package clustering
 
 import (
@@ -64,6 +65,7 @@ func urgentRules() []rule {
 // repairRules make a primary and its replicas of the instances.
 func repairRules() []rule {
 	return []rule{
+		when("fewer acknowledgements", awaitsFewerThanGuaranteed, wait("the primary's commits await fewer replicas, which is written down first", operationInterval)),
 		forFirst("a second label of the primary", hasStalePrimaryLabel, act("is not the primary and loses its label", removeLabel)),
 		when("the primary receives", primaryStillReplicates, act("is the primary and stops receiving", stopIO)),
 		when("the primary does not apply", primaryCanApplyBacklog, act("has to apply its relay log", restartSQL)),
@@ -195,7 +197,7 @@ func waitForSecondMiss(d *derivedFacts, p *instanceFacts) Plan {
 func settle(d *derivedFacts, _ *instanceFacts) Plan {
 	plan := Plan{Why: "nothing is to be done", After: healthyInterval}
 	isUnwatched := d.any(func(i *instanceFacts) bool { return i.IsUnwatched })
-	if d.state != StateHealthy || d.switchoverRequested || !d.primary.Past.StalledSince.IsZero() || d.any(isHidden) || isUnwatched {
+	if d.state != StateHealthy || d.switchoverRequested || !d.primary.Past.StalledSince.IsZero() || d.any(isHidden) || isUnwatched || isGuaranteeDue(d) {
 		plan.After = degradedInterval
 	}
 	for _, i := range d.instances {
@@ -220,6 +222,8 @@ type Plan struct {
 	Instances []InstanceReport
 	Synced    int
 	Errant    []int
+	// GuaranteedAcks is how many replicas have every commit that a client was told of; nil before there was a primary that takes any.
+	GuaranteedAcks *int
 	// RecordsDiscard says that the status is to name what the instances that are cloned anew will lose.
 	RecordsDiscard bool
 	// Stop replaces the record of the stop; SourceDone is to be written down once the effect has succeeded.

@@ -23,7 +23,7 @@ import (
 
 // healthyCluster is a healthy cluster of three whose primary is instance 0, changed.
 func healthyCluster(changes ...func(*Observed)) Observed {
-	o := Observed{Now: modelTime(), Replicas: 3, History: History{Instances: make([]InstanceHistory, 3)}}
+	o := Observed{Now: modelTime(), Replicas: 3, GuaranteedAcks: new(1), History: History{Instances: make([]InstanceHistory, 3)}}
 	for i := range 3 {
 		o.Instances = append(o.Instances, Instance{
 			Host: host(i), Reachable: true, UUID: uuid(i), Series: ReleaseSeries{8, 4}, ReadOnly: true, SuperReadOnly: true,
@@ -288,10 +288,11 @@ func TestDecide(t *testing.T) {
 		"a new primary that is empty waits for all instances":                    {healthyCluster(promotedAndConfigured, withInstance(0, withoutData, podNotReady), withInstance(1, withoutData), withInstance(2, withoutData)), decision{"configure a replica", ConfigureReplica{2, 1}, StateIncomplete}},
 		"a new primary gets its label when it is writable":                       {healthyCluster(promotedAndConfigured, withInstance(1, writable)), decision{"label the primary", SetRole{1, RolePrimary}, StateIncomplete}},
 		"wrong settings of a primary are set right while it serves":              {healthyCluster(withInstance(0, func(s *Instance) { s.SemiSync.WaitFor = 2 })), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
-		"a primary that serves alone awaits no replica that is not there yet":    {healthyCluster(withInstance(0, awaitsNobody), withInstance(1, withoutPod), withInstance(2, withoutPod)), settledAs(StateDegraded)},
-		"a primary that serves alone is copied before it awaits a replica":       {healthyCluster(withInstance(0, awaitsNobody), withInstance(1, withoutData, unlabelled), withInstance(2, withoutPod)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
-		"a primary that served alone awaits a replica that follows":              {healthyCluster(withInstance(0, awaitsNobody), withInstance(2, withoutData, unlabelled)), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
-		"a primary that served alone awaits no replica that has much to receive": {healthyCluster(withInstance(0, awaitsNobody, executed("0:1-2000")), withInstance(2, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{2, 0}, StateDegraded}},
+		"a primary that somebody has changed is set back after that is known":    {healthyCluster(withInstance(0, awaitsNobody)), decision{"fewer acknowledgements", Nothing{}, StateIncomplete}},
+		"a primary that serves alone awaits no replica that is not there yet":    {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(1, withoutPod), withInstance(2, withoutPod)), settledAs(StateDegraded)},
+		"a primary that serves alone is copied before it awaits a replica":       {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(1, withoutData, unlabelled), withInstance(2, withoutPod)), decision{"clone a replica", CloneFrom{1, 0}, StateDegraded}},
+		"a primary that served alone awaits a replica that follows":              {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody), withInstance(2, withoutData, unlabelled)), decision{"configure the primary", ConfigurePrimary{0, 1}, StateIncomplete}},
+		"a primary that served alone awaits no replica that has much to receive": {healthyCluster(guaranteed(0), withInstance(0, awaitsNobody, executed("0:1-2000")), withInstance(2, withoutData, unlabelled)), decision{"clone a replica", CloneFrom{2, 0}, StateDegraded}},
 		"clients that wait in an old primary are cut off":                        {healthyCluster(promotedAndConfigured, withInstance(0, commitWaiting)), decision{"hung clients of a replica", KillConnections{0, true}, StateIncomplete}},
 
 		"a second writable instance is closed":                                        {healthyCluster(withInstance(2, writable)), decision{"a second writable instance", SetReadOnly{2}, StateDegraded}},
@@ -742,10 +743,13 @@ func randomObserved(rng *rand.Rand) Observed {
 	}
 	o := Observed{
 		Now: modelTime(), Replicas: []int{0, 1, 2, 3, 5}[rng.IntN(5)], Offline: rarely(), StopAsked: rarely(), Primary: rng.IntN(5) - 1, ReclonesErrant: maybe(),
-		Source: OneTimeOperation{rarely(), maybe()}, SourceProblem: []string{"", "none"}[rng.IntN(2)], Restore: OneTimeOperation{rarely(), rarely()}, History: History{when(), when(), when(), nil},
+		Source: OneTimeOperation{rarely(), maybe()}, SourceProblem: []string{"", "none"}[rng.IntN(2)], Restore: OneTimeOperation{rarely(), rarely()}, History: History{StopAskedSince: when(), ReadOnlySince: when(), GaveUpAt: when()},
 	}
 	if rarely() {
 		o.Stop = &StopRecord{Since: when()}
+	}
+	if acks := rng.IntN(5) - 1; acks >= 0 {
+		o.GuaranteedAcks, o.History.Acks = &acks, AcksRecord{rng.IntN(3), uuid(max(0, o.Primary)), parseTestSet("0:1-9")}
 	}
 	texts := []string{"", "0:1-9", "0:1-9", "0:1-9", "0:1-10", "0:1-9,1:1", "2:1"}
 	threads := []ThreadState{Stopped, Connecting, Running, Running}
@@ -754,7 +758,7 @@ func randomObserved(rng *rand.Rand) Observed {
 			Host: host(i), Pod: PodFacts{!rarely(), maybe(), rarely(), rarely(), rarely(), []PodRole{RoleNone, RolePrimary, RoleReplica}[rng.IntN(3)]},
 			Stopped: rarely(), HasOldAccounts: rarely(), KnownErrant: rarely(), Reachable: !rarely(), Refused: rarely(), Pending: rarely(), PendingFor: time.Duration(rng.IntN(20)) * time.Second,
 			UUID: uuid(i), Connected: []string{uuid(rng.IntN(3)), uuid(rng.IntN(3))},
-			SemiSync: SemiSync{i == o.Primary, i != o.Primary, !rarely(), o.Replicas / 2, endlessTimeout, rng.IntN(8) / 7},
+			SemiSync: SemiSync{i == o.Primary, i != o.Primary, !rarely(), o.Replicas / 2, endlessTimeout, rng.IntN(8) / 7, rarely()},
 			Clone:    []CloneState{NotCloned, NotCloned, NotCloned, Cloning, Cloned, CloneFailed}[rng.IntN(6)],
 		}
 		s.ReadOnly = maybe()
@@ -1018,8 +1022,120 @@ func TestUpdateHistory(t *testing.T) {
 		"what failed is kept for a while":                         {History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}}}, healthyCluster(), History{Instances: []InstanceHistory{{FailedAt: earlier, Failure: "x", LastAction: "y"}, {}, {}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, UpdateHistory(row.before, row.in), cmpopts.IgnoreFields(InstanceHistory{}, "Count")); diff != "" {
+			if diff := cmp.Diff(row.want, UpdateHistory(row.before, row.in), cmpopts.IgnoreFields(InstanceHistory{}, "Count"), cmpopts.IgnoreFields(History{}, "Acks")); diff != "" {
 				t.Errorf("history (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// guaranteed is with a status by which so many replicas have every commit.
+func guaranteed(acks int) func(*Observed) {
+	return func(o *Observed) { o.GuaranteedAcks = &acks }
+}
+
+func neverWrittenDown(o *Observed) { o.GuaranteedAcks = nil }
+
+// awaited remembers that commits of instance 0 await so many replicas since it had these transactions.
+func awaited(acks int, before string) func(*Observed) {
+	return func(o *Observed) { o.History.Acks = AcksRecord{acks, uuid(0), parseTestSet(before)} }
+}
+
+func givesUpWaiting(s *Instance)   { s.SemiSync.HasGivenUp = true }
+func becomesReadOnly(s *Instance)  { s.SuperReadOnly = true }
+func withoutPrimary(o *Observed)   { o.Primary = NoInstance }
+func copiesOutside(o *Observed)    { o.Source = OneTimeOperation{Wanted: true, Done: true} }
+func awaitsForAMinute(s *Instance) { s.SemiSync.Timeout = time.Minute }
+func commitsNever(o *Observed)     { awaited(1, "0:1-9,0:12")(o) }
+
+func TestAcksAreGuaranteedOnceReplicasHaveWhatWasBefore(t *testing.T) {
+	for name, row := range map[string]struct {
+		in   Observed
+		want *int
+	}{
+		"before a primary takes commits nothing is known":        {healthyCluster(neverWrittenDown, withInstance(0, readOnly)), nil},
+		"the first primary alone may have what it has":           {healthyCluster(neverWrittenDown, withoutPrimary), new(0)},
+		"a cluster of an older version is well":                  {healthyCluster(neverWrittenDown, awaited(1, "0:1-9")), new(1)},
+		"a cluster of an older version may have grown":           {healthyCluster(neverWrittenDown, withInstance(0, awaitsNobody)), new(0)},
+		"a cluster of an older version is busy":                  {healthyCluster(neverWrittenDown, awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), nil},
+		"replicas have what was before":                          {healthyCluster(guaranteed(0), awaited(1, "0:1-9")), new(1)},
+		"replicas lack what was before":                          {healthyCluster(guaranteed(0), awaited(1, "0:1-10"), withInstance(0, executed("0:1-10"))), new(0)},
+		"a replica has received what was before":                 {healthyCluster(guaranteed(0), awaited(1, "0:1-10"), withInstance(0, executed("0:1-10")), withInstance(2, withUnappliedRelayLog)), new(1)},
+		"what was about to be committed never was":               {healthyCluster(guaranteed(0), commitsNever), new(1)},
+		"the manager has just started":                           {healthyCluster(guaranteed(0)), new(0)},
+		"the manager has just started, and it was known":         {healthyCluster(guaranteed(1)), new(1)},
+		"commits await nobody any more":                          {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody)), new(0)},
+		"commits have been awaited for too long":                 {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, givesUpWaiting)), new(0)},
+		"commits await replicas for a while only":                {healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsForAMinute)), new(0)},
+		"a primary that becomes read-only takes no commits":      {healthyCluster(guaranteed(1), withInstance(0, becomesReadOnly, awaitsNobody)), new(1)},
+		"a primary that starts again takes no commits":           {healthyCluster(guaranteed(1), withInstance(0, serverRestarted)), new(1)},
+		"a primary that does not answer says nothing":            {healthyCluster(guaranteed(1), withInstance(0, doesNotAnswer)), new(1)},
+		"what a copy has of the source outside, others may lack": {healthyCluster(guaranteed(1), copiesOutside), new(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(row.want, Decide(row.in).GuaranteedAcks); diff != "" {
+				t.Errorf("guaranteed acknowledgements (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFewerAcksAreWrittenDownFirst has a primary that somebody has changed, and a manager that may end after each pass.
+func TestFewerAcksAreWrittenDownFirst(t *testing.T) {
+	in := healthyCluster(guaranteed(1), awaited(0, "0:1-9"), withInstance(0, awaitsNobody))
+	first := Decide(in)
+	if _, idle := first.Do.(Nothing); !idle || first.Rule != "fewer acknowledgements" {
+		t.Errorf("expected nothing to be done before it is written down, found %q: %v", first.Rule, first.Do)
+	}
+	in.GuaranteedAcks = first.GuaranteedAcks
+	if then := Decide(in); then.Do != Action(ConfigurePrimary{Index: 0, WaitFor: 1}) {
+		t.Errorf("expected the primary to be configured then, found %q: %v", then.Rule, then.Do)
+	}
+}
+
+func TestSinceWhenCommitsAwaitReplicasIsRemembered(t *testing.T) {
+	for name, row := range map[string]struct {
+		in         Observed
+		wantAcks   int
+		wantBefore string
+	}{
+		"commits are first seen to await a replica":      {healthyCluster(), 1, "0:1-9"},
+		"one is just being committed":                    {healthyCluster(withInstance(0, commitWaiting)), 1, "0:1-10"},
+		"they have awaited it before":                    {healthyCluster(awaited(1, "0:1-5")), 1, "0:1-5"},
+		"they await none any more":                       {healthyCluster(awaited(1, "0:1-5"), withInstance(0, awaitsNobody)), 0, "0:1-9"},
+		"a primary that nobody writes to is seen anew":   {healthyCluster(awaited(1, "0:1-5"), withInstance(0, readOnly)), 0, "0:1-9"},
+		"one that does not answer is seen anew after it": {healthyCluster(awaited(1, "0:1-5"), withInstance(0, doesNotAnswer)), 0, ""},
+		"one whose volume was lost is another":           {healthyCluster(awaited(1, "0:1-5"), withInstance(0, func(s *Instance) { s.UUID = uuid(7) })), 1, "0:1-9"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := UpdateHistory(row.in.History, row.in).Acks
+			want := gtid.Set{}
+			if row.wantBefore != "" {
+				want = parseTestSet(row.wantBefore)
+			}
+			if found.InForce != row.wantAcks || found.Before.String() != want.String() {
+				t.Errorf("expected %d since %s, found %d since %s", row.wantAcks, want, found.InForce, found.Before)
+			}
+		})
+	}
+}
+
+// TestAFailoverNeedsWhoeverMayHaveACommit loses the primary of a cluster of three, of which two may have been added just now.
+func TestAFailoverNeedsWhoeverMayHaveACommit(t *testing.T) {
+	for name, row := range map[string]struct {
+		acks     func(*Observed)
+		wantRule string
+		wantSaid string
+	}{
+		"one replica has every commit":                        {guaranteed(1), "fence for a failover", "waits for the replicas to be fenced"},
+		"no status of an older version says less":             {neverWrittenDown, "fence for a failover", "waits for the replicas to be fenced"},
+		"the status names more replicas than a commit awaits": {guaranteed(5), "fence for a failover", "waits for the replicas to be fenced"},
+		"the primary alone may have some":                     {guaranteed(0), "failed", "the primary alone may have commits that clients were told of; bring it back, or see docs/clustering.md if it is lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(healthyCluster(row.acks, withInstance(0, podNotReady)))
+			if p.Rule != row.wantRule || !strings.Contains(p.Healthy.Message, row.wantSaid) {
+				t.Errorf("expected %q, which says %q, found %q: %s", row.wantRule, row.wantSaid, p.Rule, p.Healthy.Message)
 			}
 		})
 	}

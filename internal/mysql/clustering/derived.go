@@ -19,6 +19,11 @@ type derivedFacts struct {
 	// requiredAcks is how many replicas a commit has to await, and awaitedAcks how many it may await now: fewer while instances
 	// are added to a primary that serves. Its clients would wait for them, and a copy for its clients.
 	requiredAcks, awaitedAcks int
+	// acksInForce is how many replicas the primary's commits await as it is now, none while it takes none, and at most those that are
+	// required. guaranteedAcks is how many replicas have every commit that a client was told of.
+	acksInForce, guaranteedAcks int
+	// quorum is how many fenced witnesses know together of every such commit.
+	quorum int
 
 	// primaryLostData says that the primary answers, is out of service since it started, and lacks what replicas have: all
 	// of it, or the last of its own transactions.
@@ -113,6 +118,10 @@ func derive(o Observed) *derivedFacts {
 	d := &derivedFacts{Observed: o}
 	n := max(o.Replicas, 0)
 	d.requiredAcks = n / 2
+	if d.guaranteedAcks = d.requiredAcks; d.GuaranteedAcks != nil && !d.staysReadOnly() { // The source outside has what a copy loses.
+		d.guaranteedAcks = min(d.requiredAcks, *d.GuaranteedAcks)
+	}
+	d.quorum = n - d.guaranteedAcks
 	observed := make([]Instance, n)
 	copy(observed, o.Instances)
 	d.primary = &instanceFacts{Index: NoInstance, cluster: d}
@@ -206,6 +215,9 @@ func (d *derivedFacts) derivePrimary() {
 		d.awaitedAcks = min(d.requiredAcks, p.SemiSync.awaited())
 	}
 	awaitsReplicas := p.SemiSync.Source && p.SemiSync.WaitFor == d.awaitedAcks && p.SemiSync.Timeout >= endlessTimeout
+	if takesCommits(p) && p.SemiSync.Timeout >= endlessTimeout && !p.SemiSync.HasGivenUp {
+		d.acksInForce = min(d.requiredAcks, p.SemiSync.awaited())
+	}
 	d.primaryIsConfigured = !p.Channel.Present && (d.awaitedAcks == 0 || awaitsReplicas)
 	if d.staysReadOnly() {
 		d.primaryIsConfigured = receivesFromOutside(d) && (p.Channel.IsOutside || d.SourceProblem != "") && !p.SemiSync.Source && !p.SemiSync.Replica
@@ -281,6 +293,9 @@ func hasLasted(since time.Time, long time.Duration, now time.Time) bool {
 func isReachable(i *instanceFacts) bool { return i.Reachable }
 
 func isWritable(i *instanceFacts) bool { return i.IsWritable }
+
+// takesCommits reports whether clients can commit to an instance. While it becomes read-only, none can.
+func takesCommits(i *instanceFacts) bool { return i.IsWritable && !i.SuperReadOnly }
 
 func acknowledges(i *instanceFacts) bool { return i.Acknowledges }
 

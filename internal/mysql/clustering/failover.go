@@ -13,8 +13,8 @@ import (
 )
 
 // A failover is: fence, so that the old primary gets no acknowledgement any more; then see who has everything; then
-// write it down. A commit is acknowledged by the primary and n/2 others, so that more than n/2 others, fenced, know of
-// every acknowledged transaction.
+// write it down. A commit that a client was told of is in the primary and in n/2 others at least, so that more than n/2 others, fenced,
+// know of each. After instances were added it may be in fewer, and more of the others have to be seen.
 
 // hearsPrimary reports whether a replica receives from the primary.
 func hearsPrimary(i *instanceFacts) bool {
@@ -66,14 +66,14 @@ func isClusterStarting(d *derivedFacts) bool {
 }
 
 // hasFailoverQuorum reports whether enough witnesses are left to know every acknowledged transaction.
-func hasFailoverQuorum(d *derivedFacts) bool { return d.witnesses > d.requiredAcks }
+func hasFailoverQuorum(d *derivedFacts) bool { return d.witnesses >= d.quorum }
 
 // isFenced reports whether an instance acknowledges nothing, and no statement of ours can change that.
 func isFenced(i *instanceFacts) bool { return i.Channel.IO == Stopped && !i.Pending }
 
 func isFencedWitness(i *instanceFacts) bool { return i.IsQuorumWitness && isFenced(i) }
 
-func isQuorumFenced(d *derivedFacts) bool { return d.count(isFencedWitness) > d.requiredAcks }
+func isQuorumFenced(d *derivedFacts) bool { return d.count(isFencedWitness) >= d.quorum }
 
 // listUnfenced returns the instances that could still acknowledge and can be stopped from it.
 func listUnfenced(d *derivedFacts) []int {
@@ -207,9 +207,44 @@ func describeFailoverObstacle(d *derivedFacts) string {
 	}
 }
 
+// confirmGuaranteedAcks returns how many replicas have every commit that a client was told of, as this look shows it. More than before are
+// confirmed once as many have what the primary had when its commits were first seen to await them: what came later, they acknowledged.
+func confirmGuaranteedAcks(d *derivedFacts) *int {
+	p, known, seen := d.primary, d.GuaranteedAcks, d.History.Acks
+	// What was about to be committed then, and never was, is awaited in vain.
+	before := seen.Before.Subtract(seen.Before.Subtract(p.Executed.Union(p.Owned)))
+	hasAllBefore := func(i *instanceFacts) bool { return !i.IsPrimary && i.Reachable && i.Held.Contains(before) }
+	switch {
+	case d.staysReadOnly():
+		return new(0)
+	case !takesCommits(p):
+		return known
+	case known == nil && d.acksInForce < d.requiredAcks, known != nil && d.acksInForce < *known:
+		return new(d.acksInForce)
+	case d.acksInForce == seen.InForce && d.count(hasAllBefore) >= seen.InForce:
+		return new(seen.InForce)
+	default:
+		return known
+	}
+}
+
+// isGuaranteeDue reports whether more replicas are awaited than are known to have every commit: a look soon may confirm it.
+func isGuaranteeDue(d *derivedFacts) bool {
+	return takesCommits(d.primary) && !d.staysReadOnly() && (d.GuaranteedAcks == nil || *d.GuaranteedAcks < d.acksInForce)
+}
+
+// awaitsFewerThanGuaranteed reports whether somebody has changed the primary so that its commits await fewer replicas. That is written down
+// before it is set back: a manager that ends between would not know of the commits that came meanwhile.
+func awaitsFewerThanGuaranteed(d *derivedFacts) bool {
+	return takesCommits(d.primary) && !d.staysReadOnly() && d.GuaranteedAcks != nil && d.acksInForce < min(d.requiredAcks, *d.GuaranteedAcks)
+}
+
 // describeLostQuorum says why too few replicas are left to know what was acknowledged.
 func describeLostQuorum(d *derivedFacts) string {
-	expected := fmt.Sprintf("no failover: expected %d replicas with data that answer, found %d", d.requiredAcks+1, d.witnesses)
+	if d.quorum >= len(d.instances) {
+		return "no failover: the primary alone may have commits that clients were told of; bring it back, or see docs/clustering.md if it is lost"
+	}
+	expected := fmt.Sprintf("no failover: expected %d replicas with data that answer, found %d", d.quorum, d.witnesses)
 	if d.any(func(i *instanceFacts) bool { return !i.IsPrimary && i.Reachable && !i.Held.IsEmpty() }) {
 		return expected + "; bring back the others or the primary"
 	}
@@ -391,14 +426,24 @@ func describeSwitchoverObstacle(d *derivedFacts) string {
 	}
 }
 
-// History is what the manager remembers of its earlier looks: clocks, and actions that did not help. A manager that
-// restarts starts them anew; nothing that is wanted or was agreed on is kept here.
+// History is what the manager remembers of its earlier looks: clocks, since when commits await their replicas, and actions that did not
+// help. A manager that restarts starts them anew; nothing that is wanted or was agreed on is kept here.
 type History struct {
 	// StopAskedSince is when the wish to stop was first seen, ReadOnlySince when the primary was first seen read-only for
 	// a switchover, and GaveUpAt when a switchover last took too long.
 	StopAskedSince, ReadOnlySince, GaveUpAt time.Time
+	// Acks is how many replicas commits await, and since when.
+	Acks AcksRecord
 	// Instances are by index.
 	Instances []InstanceHistory
+}
+
+// AcksRecord is how many replicas the commits of a primary await, which is known by its UUID; 0 while it takes none. Before is what it had
+// committed, or was about to, when that was first seen.
+type AcksRecord struct {
+	InForce int
+	UUID    string
+	Before  gtid.Set
 }
 
 // InstanceHistory is what is remembered of an instance.
@@ -433,7 +478,11 @@ func UpdateHistory(before History, o Observed) History {
 		ReadOnlySince:  startOfStreak(before.ReadOnlySince, d.switchoverRequested && p.IsReadOnly, o.Now),
 		// It stays after the primary is writable again, so that the next attempt does not follow at once.
 		GaveUpAt:  before.GaveUpAt,
+		Acks:      before.Acks,
 		Instances: make([]InstanceHistory, len(d.instances)),
+	}
+	if d.acksInForce != before.Acks.InForce || p.UUID != before.Acks.UUID {
+		after.Acks = AcksRecord{d.acksInForce, p.UUID, p.Executed.Union(p.Owned)}
 	}
 	isOverdue := !after.ReadOnlySince.IsZero() && o.Now.Sub(after.ReadOnlySince) >= switchoverTimeout
 	if isOverdue || d.switchoverRequested && p.Pending && p.PendingFor >= switchoverTimeout {

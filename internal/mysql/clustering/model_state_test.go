@@ -17,10 +17,11 @@ import (
 type modelState struct {
 	n       int
 	servers [maxInstances]modelServer
-	// primary, stop and errant are the saved status.
-	primary int
-	stop    modelStop
-	errant  [maxInstances]bool
+	// primary, guaranteed, stop and errant are the saved status. Guaranteed is unknownAcks until it is known.
+	primary    int
+	guaranteed int
+	stop       modelStop
+	errant     [maxInstances]bool
 	// discarded is what the status names as lost.
 	discarded [maxInstances]transactions
 	// reclonesErrant is an annotation.
@@ -82,7 +83,11 @@ type modelStop struct {
 
 type modelHistory struct {
 	stopAsked, readOnly, gaveUp age
-	past                        [maxInstances]modelInstanceHistory
+
+	acks       int
+	acksOf     string
+	beforeAcks transactions
+	past       [maxInstances]modelInstanceHistory
 }
 
 type modelInstanceHistory struct {
@@ -112,8 +117,26 @@ func uuid(identity int) string {
 
 func (t transactions) contains(other transactions) bool { return other&^t == 0 }
 
-// parsedSets remembers what was printed and parsed once.
-var parsedSets sync.Map
+// unknownAcks is the number of guaranteed acknowledgements that was never written down.
+const unknownAcks = -1
+
+// parsedSets remembers what was printed and parsed once, and readSets the way back.
+var parsedSets, readSets sync.Map
+
+func fromSet(s gtid.Set) transactions {
+	text := s.String()
+	if t, ok := readSets.Load(text); ok {
+		return t.(transactions)
+	}
+	var t transactions
+	for bit := range maxInstances * 2 * transactionsPerServer {
+		if one := transactions(1) << bit; s.Contains(one.toSet()) {
+			t |= one
+		}
+	}
+	readSets.Store(text, t)
+	return t
+}
 
 func (t transactions) toSet() gtid.Set {
 	if s, ok := parsedSets.Load(t); ok {
@@ -169,11 +192,16 @@ func ageOf(t time.Time) age {
 
 // newModelState is a new cluster: its servers have just started, and none was ever primary.
 func newModelState(n int) modelState {
-	w := modelState{n: n, primary: NoInstance}
-	for i := range n {
-		w.servers[i] = modelServer{exists: true, up: true, readOnly: true, source: NoInstance}
-	}
+	w := modelState{primary: NoInstance, guaranteed: unknownAcks}
+	w.addInstances(n)
 	return w
+}
+
+func (w *modelState) addInstances(count int) {
+	for range count {
+		w.servers[w.n] = modelServer{exists: true, up: true, readOnly: true, source: NoInstance}
+		w.n++
+	}
 }
 
 func (w *modelState) connected(i, j int) bool {
@@ -230,6 +258,9 @@ func (w *modelState) isPodReady(i int) bool {
 // observe is what the shell would observe: the status, then the replicas, then the primary. Something may happen between.
 func (w *modelState) observe(between func(*modelState)) Observed {
 	o := Observed{Now: modelTime(), Replicas: w.n, ReclonesErrant: w.reclonesErrant, StopAsked: w.stopAsked, StartForced: w.forced, Primary: w.primary, Instances: make([]Instance, w.n)}
+	if w.guaranteed != unknownAcks {
+		o.GuaranteedAcks = new(w.guaranteed)
+	}
 	if w.stop.reached {
 		o.Stop = &StopRecord{Since: w.stop.since.startTime(), Unfinished: w.stop.left}
 	}
@@ -303,7 +334,7 @@ func (w *modelState) observeChannel(i int) ReplicationChannel {
 }
 
 func (m modelHistory) toHistory(n int) History {
-	full := History{StopAskedSince: m.stopAsked.startTime(), ReadOnlySince: m.readOnly.startTime(), GaveUpAt: m.gaveUp.startTime()}
+	full := History{StopAskedSince: m.stopAsked.startTime(), ReadOnlySince: m.readOnly.startTime(), GaveUpAt: m.gaveUp.startTime(), Acks: AcksRecord{m.acks, m.acksOf, m.beforeAcks.toSet()}}
 	for _, p := range m.past[:n] {
 		full.Instances = append(full.Instances, InstanceHistory{
 			UnreachableSince: p.unreachable.startTime(), DownSince: p.down.startTime(), Misses: p.misses, NotReplicatingSince: p.broken.startTime(),
@@ -315,7 +346,7 @@ func (m modelHistory) toHistory(n int) History {
 }
 
 func fromHistory(full History) modelHistory {
-	m := modelHistory{stopAsked: ageOf(full.StopAskedSince), readOnly: ageOf(full.ReadOnlySince), gaveUp: ageOf(full.GaveUpAt)}
+	m := modelHistory{stopAsked: ageOf(full.StopAskedSince), readOnly: ageOf(full.ReadOnlySince), gaveUp: ageOf(full.GaveUpAt), acks: full.Acks.InForce, acksOf: full.Acks.UUID, beforeAcks: fromSet(full.Acks.Before)}
 	for i, p := range full.Instances {
 		m.past[i] = modelInstanceHistory{
 			unreachable: ageOf(p.UnreachableSince), down: ageOf(p.DownSince), broken: ageOf(p.NotReplicatingSince), misses: min(p.Misses, primaryDownMisses),

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -59,6 +60,12 @@ func (a *modelExplorer) runPass(s modelTrace, t passDisturbance) (modelTrace, Pl
 	wrong := append(next.findBrokenPromises(), findForgottenTransactions(&before, &next, p.Do)...)
 	if t.during.apply == nil && p.Rule == "fence for a failover" && before.isHeardByReplicas() {
 		wrong = append(wrong, "fences a primary that its replicas hear")
+	}
+	isAlone := t.during.apply == nil && t.between.apply == nil // Otherwise its volume may be lost at that moment.
+	if do, promotes := p.Do.(PromoteInStatus); promotes && isAlone && next.primary == do.Index && before.primary == do.From {
+		if lost := next.acked &^ next.heldTransactions(do.Index); lost != 0 {
+			wrong = append(wrong, fmt.Sprintf("the new primary lacks what was acknowledged: %s", lost.toSet()))
+		}
 	}
 	if before.stopAsked {
 		wrong = append(wrong, findForbiddenBeginnings(&before, p)...)
@@ -349,6 +356,65 @@ func TestClusterHealsAndStopsAfterAnyTwoTroubles(t *testing.T) {
 	}
 }
 
+// TestAGrowingClusterLosesNoCommit adds instances to a cluster in use, of which some are cut off for a while. At every moment of that, a
+// client writes what no replica gets but one. After that or a pass or two later, the primary and that one are gone.
+func TestAGrowingClusterLosesNoCommit(t *testing.T) {
+	t.Parallel()
+	for n, cuts := range map[int]int{1: 1, 3: 2} {
+		a := newModelExplorer(t)
+		healthy := a.makeHealthy(n)
+		grown := healthy[len(healthy)-1].withStep("two instances are added")
+		grown.addInstances(2)
+		way, _ := a.runUntilQuiet(grown)
+		if end := way[len(way)-1]; end.guaranteed != end.n/2 {
+			t.Errorf("of %d: expected %d replicas to have every commit in the end, found %d", n, end.n/2, end.guaranteed)
+		}
+		moments := map[modelState]bool{}
+		for _, s := range way {
+			for cut := range instanceSet(1) << s.n {
+				if bits.OnesCount(uint(cut)) != cuts || cut.has(s.primary) {
+					continue
+				}
+				d := s.withStep(fmt.Sprintf("the others lose %b", cut))
+				for i := range d.n {
+					d.servers[i].cutPeers = cut.has(i)
+				}
+				after, _ := a.runUntilQuiet(d)
+				for _, moment := range after {
+					if still := moment.withoutAges(); !moments[still] {
+						moments[still] = true
+						a.loseNewestCommit(moment)
+					}
+				}
+			}
+		}
+		t.Logf("from %d: %d moments, %d steps", n, len(moments), a.steps)
+	}
+}
+
+// loseNewestCommit has a client write what only one replica receives, or none. Now, or after a pass or two, that one and the primary crash.
+func (a *modelExplorer) loseNewestCommit(s modelTrace) {
+	for holder := range s.n {
+		if isHolder := holder == s.primary || s.hearsSource(holder); !isHolder {
+			continue
+		}
+		others := ^instanceSet(1 << holder)
+		d := s.withStep(fmt.Sprintf("a client writes what only %d receives", holder))
+		d.clientWrites(d.primary)
+		d.advance(others)
+		for range 3 {
+			lost := d.withStep(fmt.Sprintf("%d and the primary crash", holder))
+			lost.crashServer(lost.primary)
+			lost.crashServer(holder)
+			for i := range lost.n {
+				lost.servers[i].cutPeers = false
+			}
+			a.runUntilQuiet(lost)
+			d, _ = a.runPass(d, passDisturbance{outcome: succeeds, stalled: others})
+		}
+	}
+}
+
 // filterUnseen returns the states of a way that were not on another.
 func (a *modelExplorer) filterUnseen(seen map[modelState]bool, way []modelTrace) []modelTrace {
 	var list []modelTrace
@@ -397,14 +463,17 @@ func (a *modelExplorer) walkRandomly(n int, seed uint64) {
 		s = tearReplicas(rng, s)
 	}
 	list, ends := pickFew(rng, eventsOfCluster(n)), pickFew(rng, badOutcomes())
+	if n < maxInstances && rng.IntN(3) == 0 {
+		list = append(pickFew(rng, eventsOfCluster(n+2)), growthEvent())
+	}
 	for range 40 {
 		t := passDisturbance{outcome: succeeds, idle: rng.IntN(3)}
 		if rng.IntN(2) == 0 {
-			t.stalled = instanceSet(rng.IntN(1 << n))
+			t.stalled = instanceSet(rng.IntN(1 << s.n))
 		}
 		e := list[rng.IntN(len(list))]
 		if rng.IntN(3) == 0 {
-			e = clientWriteEvent(rng.IntN(n))
+			e = clientWriteEvent(rng.IntN(s.n))
 		}
 		switch rng.IntN(8) {
 		case 0, 1:
@@ -533,6 +602,9 @@ func (w *modelState) saveStatus(p Plan, o Observed) {
 		w.stop, w.forced = modelStop{}, false
 	case !w.stop.reached:
 		w.stop = modelStop{reached: true, since: 1, left: p.Stop.Unfinished}
+	}
+	if w.guaranteed = unknownAcks; p.GuaranteedAcks != nil {
+		w.guaranteed = *p.GuaranteedAcks
 	}
 	w.errant = [maxInstances]bool{}
 	for _, i := range p.Errant {
@@ -700,10 +772,11 @@ func eventsOfCluster(n int) []modelEvent {
 		{"the status is lost", func(w *modelState) bool {
 			happens := w.primary != NoInstance && w.rooted == 0
 			if happens {
-				w.primary, w.stop, w.errant = NoInstance, modelStop{}, [maxInstances]bool{}
+				w.primary, w.guaranteed, w.stop, w.errant = NoInstance, unknownAcks, modelStop{}, [maxInstances]bool{}
 			}
 			return happens
 		}},
+		growthEvent(),
 		{"errant replicas are to be cloned anew", func(w *modelState) bool { was := w.reclonesErrant; w.reclonesErrant = true; return !was }},
 		{"nothing moves for a while", func(w *modelState) bool { w.passTime(20 * time.Second); return true }},
 	}
@@ -711,6 +784,16 @@ func eventsOfCluster(n int) []modelEvent {
 		list = append(list, eventsOfInstance(i)...)
 	}
 	return list
+}
+
+func growthEvent() modelEvent {
+	return modelEvent{"two instances are added", func(w *modelState) bool {
+		happens := w.n+2 <= maxInstances
+		if happens {
+			w.addInstances(2)
+		}
+		return happens
+	}}
 }
 
 func clientWriteEvent(i int) modelEvent {
@@ -721,7 +804,7 @@ func eventsOfInstance(i int) []modelEvent {
 	toggle := func(what string, field func(*modelServer) *bool) modelEvent {
 		return modelEvent{fmt.Sprintf("%s %d", what, i), func(w *modelState) bool { b := field(&w.servers[i]); *b = !*b; return true }}
 	}
-	return []modelEvent{
+	list := []modelEvent{
 		clientWriteEvent(i),
 		{fmt.Sprintf("%d crashes", i), func(w *modelState) bool { was := w.servers[i].up; w.crashServer(i); return was }},
 		{fmt.Sprintf("%d starts", i), func(w *modelState) bool { was := w.servers[i].up; w.startServer(i); return !was }},
@@ -808,4 +891,8 @@ func eventsOfInstance(i int) []modelEvent {
 			return happens
 		}},
 	}
+	for at, e := range list {
+		list[at].apply = func(w *modelState) bool { return i < w.n && e.apply(w) }
+	}
+	return list
 }

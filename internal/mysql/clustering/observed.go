@@ -44,6 +44,8 @@ type Observed struct {
 
 	// Primary is the index of the primary in the status; NoInstance before there was one.
 	Primary int
+	// GuaranteedAcks is how many replicas, by the status, have every commit that a client was told of; nil if that was never written down.
+	GuaranteedAcks *int
 	// Stop is the record of the stop that was reached; nil while clustering is active.
 	Stop *StopRecord
 	// History is what the manager remembers of its earlier looks, with this one.
@@ -178,6 +180,8 @@ type SemiSync struct {
 	Timeout time.Duration
 	// Waiting is the number of sessions that await a replica now.
 	Waiting int
+	// HasGivenUp says that commits await nobody although Source is set, because a replica was awaited for too long, or too few were there.
+	HasGivenUp bool
 }
 
 // awaited is how many replicas a commit awaits.

@@ -29,7 +29,10 @@ type InstanceReport struct {
 }
 
 func report(d *derivedFacts, plan Plan) Plan {
-	plan.State = d.state
+	plan.State, plan.GuaranteedAcks = d.state, confirmGuaranteedAcks(d)
+	if do, promotes := plan.Do.(PromoteInStatus); promotes && do.From == NoInstance {
+		plan.GuaranteedAcks = new(0) // Nobody knows who has what the first primary has.
+	}
 	for _, i := range d.instances {
 		r := InstanceReport{Problem: describeProblem(i), Errant: i.Errant, Ahead: i.Ahead, InSync: i.IsInSync, Lag: i.Channel.Lag, Staleness: staleness(i)}
 		if isComparable(i) {

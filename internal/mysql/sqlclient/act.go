@@ -449,7 +449,7 @@ func (s *Server) ReadFacts(ctx context.Context) (ServerFacts, error) {
 	f.SemiSync = parseSemiSync(values)
 	f.CertificateFrom, _ = time.Parse(certificateTime, values["ssl_server_not_before"]) // Empty without a certificate.
 	f.CertificateUntil, _ = time.Parse(certificateTime, values["ssl_server_not_after"])
-	if source, _ := f.SemiSync.variablePrefixes(); f.SemiSync.Source && values[source+"_status"] == "OFF" {
+	if source, _ := f.SemiSync.variablePrefixes(); f.SemiSync.HasGivenUp {
 		f.Weakened = append(f.Weakened, source+"_status")
 	}
 	for name, want := range f.SemiSync.durableSettings() {
@@ -513,6 +513,7 @@ func parseSemiSync(values map[string]string) SemiSync {
 	s.Timeout = time.Duration(milliseconds) * time.Millisecond
 	s.ReplicaActive = values[replica+"_status"] == "ON"
 	s.Waiting, _ = strconv.Atoi(values[source+"_wait_sessions"])
+	s.HasGivenUp = s.Source && values[source+"_status"] == "OFF"
 	return s
 }
 

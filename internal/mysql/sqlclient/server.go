@@ -248,6 +248,9 @@ type SemiSync struct {
 	Timeout time.Duration
 	// Waiting is how many commits wait now.
 	Waiting int
+	// HasGivenUp says that commits wait for nobody although Source is set: a replica has kept one waiting for longer than Timeout, or too few
+	// are there and a setting allows that.
+	HasGivenUp bool
 }
 
 // ReplicationFacts is the state of the channel from the source.

@@ -541,3 +541,37 @@ func (e *environment) patchReplicas(t *testing.T, replicas int) {
 	cluster.Spec.Replicas = int32(replicas)
 	testenv.ExpectNoError(t, e.Client.Patch(t.Context(), cluster, client.MergeFrom(before)))
 }
+
+// TestPrimaryThatAloneHasCommitsIsNotReplaced adds two instances to one. They are copied and cannot follow yet, so that commits await nobody:
+// what a client is told of then, no copy has when the primary is gone.
+func TestPrimaryThatAloneHasCommitsIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	e := newEnvironmentOfSize(t, 1, func(o *mysqlpods.ClusterOptions) { o.LaterPods = instances - 1 })
+	e.ExpectCreated(t, testenv.BuildMySQLCluster(t, e.name, 1))
+	e.startManager(t)
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.mustRun(t, 0, "app", "create database app", "create table app.t (id int auto_increment primary key, v varchar(20))", "insert into app.t (v) values ('first')")
+	setReplicationAccount := func(state string) { // A primary that starts again is read-only for a moment.
+		testenv.Eventually(t, "the account of replication gets the state "+state, func() error {
+			return e.runStatements(t, 0, "root", "set sql_log_bin = 0", "alter user 'moco-repl'@'%' account "+state)
+		})
+	}
+	setReplicationAccount("lock")
+	testenv.ExpectNoError(t, e.pods.ScaleTo(t, instances))
+	e.waitForAnswer(t, "select count(*) from app.t", "1")
+	e.mustRun(t, 0, "app", "insert into app.t (v) values ('told')")
+	e.servers[0].KillAtOnce(t)
+	e.waitForMessage(t, mocov1beta2.HealthyCondition, "the primary alone may have commits that clients were told of; bring it back, or see docs/clustering.md if it is lost")
+	e.waitForCondition(t, mocov1beta2.AvailableCondition, "False Lost")
+	testenv.ExpectEqual(t, "the primary while it is gone", 0, e.primaryIndex(t))
+
+	e.servers[0].StartAndWait(t)
+	setReplicationAccount("unlock")
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	testenv.ExpectEqual(t, "the primary", 0, e.primaryIndex(t))
+	e.waitForAnswer(t, "select count(*) from app.t", "2")
+	testenv.Eventually(t, "a replica is known to have every commit", func() error {
+		found := e.getCluster(t).Status.GuaranteedAcknowledgements
+		return testenv.ErrorIf(found == nil || *found != 1, "found %v", found)
+	})
+}

@@ -338,7 +338,7 @@ func observeObject(cluster *mocov1beta2.MySQLCluster, switches stops.Switches, w
 		StopAsked: cluster.ClusteringStopped(), StartForced: cluster.Annotations[mocov1beta2.ForceStartAnnotation] == "true",
 		ReclonesErrant: cluster.Annotations[mocov1beta2.RecloneAnnotation] == mocov1beta2.RecloneErrant,
 		HasLeftovers:   len(listLeftovers(cluster, switches)) > 0, Stop: stopRecord(cluster), MaxDelay: maxDelay(cluster),
-		Primary: primaryOf(cluster), Instances: make([]clustering.Instance, cluster.InstanceCount()),
+		Primary: primaryOf(cluster), GuaranteedAcks: status.GuaranteedAcknowledgements, Instances: make([]clustering.Instance, cluster.InstanceCount()),
 	}
 }
 
@@ -393,7 +393,7 @@ func setServerFacts(s *clustering.Instance, f sqlclient.ServerFacts) error {
 	s.Executed, s.Purged, s.Owned = sets[0], sets[1], sets[2]
 	s.SemiSync = clustering.SemiSync{
 		Source: f.SemiSync.Source, Replica: f.SemiSync.Replica, ReplicaActive: f.SemiSync.ReplicaActive,
-		WaitFor: f.SemiSync.WaitFor, Timeout: f.SemiSync.Timeout, Waiting: f.SemiSync.Waiting,
+		WaitFor: f.SemiSync.WaitFor, Timeout: f.SemiSync.Timeout, Waiting: f.SemiSync.Waiting, HasGivenUp: f.SemiSync.HasGivenUp,
 	}
 	s.Connected, s.Weakened = f.Connected, f.Weakened
 	s.Clone = map[string]clustering.CloneState{

@@ -39,6 +39,7 @@ func (c Controller) report(cluster *mocov1beta2.MySQLCluster, seen *observation,
 		cluster.Status.CurrentPrimaryIndex = do.Index
 	}
 	status := &cluster.Status
+	status.GuaranteedAcknowledgements = plan.GuaranteedAcks
 	status.Cloned = status.Cloned || plan.SourceDone && refused == nil
 	status.Pause = buildPause(cluster, plan, seen)
 	status.ClusteringStops, status.InstanceStops = seen.switches.Clustering.Records, seen.switches.Instances.Records
@@ -297,8 +298,8 @@ func buildPause(cluster *mocov1beta2.MySQLCluster, plan clustering.Plan, seen *o
 	return p
 }
 
-// rememberStatus keeps what upstream's schema drops and later passes decide by: which instance is the primary, what was
-// discarded, and the stop.
+// rememberStatus keeps what upstream's schema drops and later passes decide by: which instance is the primary, how many
+// replicas have every commit, what was discarded, and the stop.
 func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	remembered := map[string]any{}
 	if p := cluster.Status.Pause; p != nil && p.Clustering != nil {
@@ -311,6 +312,9 @@ func rememberStatus(cluster *mocov1beta2.MySQLCluster) map[string]any {
 	}
 	if len(cluster.Status.InstanceStops) > 0 {
 		remembered["instanceStops"] = cluster.Status.InstanceStops
+	}
+	if acks := cluster.Status.GuaranteedAcknowledgements; acks != nil {
+		remembered["guaranteedAcknowledgements"] = *acks
 	}
 	var instances []mocov1beta2.InstanceStatus
 	for _, i := range cluster.Status.Instances {
