@@ -87,7 +87,8 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 		New: c.newObject, Observe: c.observe, Decide: stopadapter.Decide, Act: c.act, Report: report,
 	})
 	if err == nil {
-		err = mgr.Add(manager.RunnableFunc(c.announce))
+		// A manager's client reads objects without a Go type from the API server, and there may be thousands.
+		err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return c.announce(ctx, mgr.GetCache()) }))
 	}
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", name, err)
@@ -106,8 +107,8 @@ func (c Controller) newObject() *unstructured.Unstructured {
 }
 
 // announce says that the kind can be stopped, for as long as the controller runs.
-func (c Controller) announce(ctx context.Context) error {
-	c.Metrics.add(c.Kind, c.client)
+func (c Controller) announce(ctx context.Context, cached client.Reader) error {
+	c.Metrics.add(c.Kind, cached)
 	if c.Observer != nil {
 		c.Observer.AddKind(ctx, c.Kind, c.client)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -16,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -76,12 +78,27 @@ type story struct {
 	observer  *observed
 	metrics   *Metrics
 	stop      func()
+	// lists are those that the controllers' client has asked the API server for.
+	lists *atomic.Int64
+}
+
+// listCounter counts the lists that are asked for.
+type listCounter struct {
+	client.Client
+
+	lists *atomic.Int64
+}
+
+// List implements client.Client.
+func (c listCounter) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	c.lists.Add(1)
+	return c.Client.List(ctx, list, opts...)
 }
 
 func newStory(t *testing.T) *story {
 	t.Helper()
 	env := shared.Get(t)
-	s := &story{Environment: env, namespace: env.CreateNamespace(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}, metrics: NewMetrics()}
+	s := &story{Environment: env, namespace: env.CreateNamespace(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}, metrics: NewMetrics(), lists: &atomic.Int64{}}
 	s.start(t)
 	return s
 }
@@ -97,6 +114,11 @@ func (s *story) start(t *testing.T) {
 			}
 		}
 		return nil
+	}, func(o *manager.Options) {
+		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
+			c, err := client.New(cfg, o)
+			return listCounter{c, s.lists}, err
+		}
 	})
 }
 
@@ -231,6 +253,9 @@ func TestWhatPeopleStopUntilATimeComesBack(t *testing.T) {
 	testenv.Eventually(t, "its metrics say until when", func() error {
 		return testenv.ErrorIf(!slices.Contains(s.listMetrics(t), shown), "found %v", s.listMetrics(t))
 	})
+	asked := s.lists.Load()
+	s.listMetrics(t)
+	testenv.ExpectEqual(t, "lists that a scrape asks the API server for", asked, s.lists.Load())
 	s.stop()
 	if found := s.listMetrics(t); len(found) > 0 {
 		t.Errorf("expected no metrics while nothing runs, found %v", found)
