@@ -124,9 +124,15 @@ func (e *env) kubeconfigOf(t *testing.T, namespace string, rules []rbacv1.Policy
 	e.GrantRights(t, "system:serviceaccount:"+namespace+":"+account.Name, rules...)
 	token := &authenticationv1.TokenRequest{}
 	testenv.ExpectNoError(t, e.Client.SubResource("token").Create(t.Context(), account, token))
+	return writeKubeconfig(t, e.Config.Host, e.Config.CAData, token.Status.Token)
+}
+
+// writeKubeconfig returns a Secret's data by which a server is asked with a token.
+func writeKubeconfig(t *testing.T, server string, authority []byte, token string) map[string][]byte {
+	t.Helper()
 	data, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: e.Config.Host, CertificateAuthorityData: e.Config.CAData}},
-		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: token.Status.Token}},
+		Clusters:  map[string]*clientcmdapi.Cluster{"c": {Server: server, CertificateAuthorityData: authority}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
 		Contexts:  map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
 	})
 	testenv.ExpectNoError(t, err)

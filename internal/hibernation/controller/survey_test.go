@@ -20,8 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
@@ -91,7 +89,7 @@ func TestASurveyThatIsCutShortIsMadeAgain(t *testing.T) {
 		"an internal error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
 	} {
 		kubeconfig, lists := e.serveTargetAPI(t, failOnce)
-		s := e.newCluster(t, func(r *clusterSetup) { r.kubeconfig = map[string][]byte{kubeconfigKey: kubeconfig} })
+		s := e.newCluster(t, func(r *clusterSetup) { r.kubeconfig = kubeconfig })
 		clusters[title] = surveyed{s, lists}
 	}
 	for title, s := range clusters {
@@ -105,7 +103,7 @@ func TestASurveyThatIsCutShortIsMadeAgain(t *testing.T) {
 }
 
 // serveTargetAPI returns a kubeconfig for an address of the API server whose first list of CronJobs fails, and how many were asked for.
-func (e *env) serveTargetAPI(t *testing.T, failOnce http.HandlerFunc) (kubeconfig []byte, lists *atomic.Int64) {
+func (e *env) serveTargetAPI(t *testing.T, failOnce http.HandlerFunc) (kubeconfig map[string][]byte, lists *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(e.Config.Host)
 	testenv.ExpectNoError(t, err)
@@ -122,14 +120,7 @@ func (e *env) serveTargetAPI(t *testing.T, failOnce http.HandlerFunc) (kubeconfi
 	}))
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	kubeconfig, err = clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: server.URL, CertificateAuthorityData: authority}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: "any"}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	})
-	testenv.ExpectNoError(t, err)
-	return kubeconfig, lists
+	return writeKubeconfig(t, server.URL, authority, "any"), lists
 }
 
 func TestClustersAreSurveyedInTurn(t *testing.T) {

@@ -236,7 +236,7 @@ func isGuaranteeDue(d *derivedFacts) bool {
 // awaitsFewerThanGuaranteed reports whether somebody has changed the primary so that its commits await fewer replicas. That is written down
 // before it is set back: a manager that ends between would not know of the commits that came meanwhile.
 func awaitsFewerThanGuaranteed(d *derivedFacts) bool {
-	return takesCommits(d.primary) && !d.staysReadOnly() && d.GuaranteedAcks != nil && d.acksInForce < min(d.requiredAcks, *d.GuaranteedAcks)
+	return takesCommits(d.primary) && !d.staysReadOnly() && d.GuaranteedAcks != nil && d.acksInForce < d.guaranteedAcks
 }
 
 // describeLostQuorum says why too few replicas are left to know what was acknowledged.

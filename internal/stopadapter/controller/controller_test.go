@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/yaml"
@@ -79,26 +80,13 @@ type story struct {
 	metrics   *Metrics
 	stop      func()
 	// lists are those that the controllers' client has asked the API server for.
-	lists *atomic.Int64
-}
-
-// listCounter counts the lists that are asked for.
-type listCounter struct {
-	client.Client
-
-	lists *atomic.Int64
-}
-
-// List implements client.Client.
-func (c listCounter) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	c.lists.Add(1)
-	return c.Client.List(ctx, list, opts...)
+	lists atomic.Int64
 }
 
 func newStory(t *testing.T) *story {
 	t.Helper()
 	env := shared.Get(t)
-	s := &story{Environment: env, namespace: env.CreateNamespace(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}, metrics: NewMetrics(), lists: &atomic.Int64{}}
+	s := &story{Environment: env, namespace: env.CreateNamespace(t), observer: &observed{kinds: map[string]bool{}, changed: map[string]int{}}, metrics: NewMetrics()}
 	s.start(t)
 	return s
 }
@@ -116,8 +104,11 @@ func (s *story) start(t *testing.T) {
 		return nil
 	}, func(o *manager.Options) {
 		o.NewClient = func(cfg *rest.Config, o client.Options) (client.Client, error) {
-			c, err := client.New(cfg, o)
-			return listCounter{c, s.lists}, err
+			c, err := client.NewWithWatch(cfg, o)
+			return interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				s.lists.Add(1)
+				return c.List(ctx, list, opts...)
+			}}), err
 		}
 	})
 }
