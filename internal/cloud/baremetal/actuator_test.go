@@ -327,6 +327,27 @@ func TestHostileAnswersOfRedfishAreCut(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatComesAfterTheVisitIsNone has a server whose handler returns, and so answers with nothing, once the client is gone.
+func TestAnAnswerThatComesAfterTheVisitIsNone(t *testing.T) {
+	c := newRedfishController(bmcAddress{hostPort: "192.0.2.1", system: "/redfish/v1/Systems/1"}, login{}, egress.Endpoints{})
+	c.http.Transport = lateServer{}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := c.visit(ctx, func(actuator.MachineState) (powerOrder, error) { return noOrder, nil })
+	if _, isSilent := errors.AsType[*silenceError](err); !isSilent {
+		t.Errorf("found %v, want that it does not answer", err)
+	}
+}
+
+// lateServer answers a request with nothing once that has ended.
+type lateServer struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (lateServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+}
+
 // TestHostileAnswersOfIPMIAreCut has a controller that says what it likes.
 func TestHostileAnswersOfIPMIAreCut(t *testing.T) {
 	header := func(kind byte, payload []byte) []byte {

@@ -141,10 +141,12 @@ func (c *redfishController) send(ctx context.Context, method, path string, body,
 		return fmt.Errorf("read the answer: %w", err)
 	case answer.StatusCode >= http.StatusMultipleChoices:
 		return readFailure(answer, text)
-	case result != nil && json.Unmarshal(text, result) != nil:
-		return errNotRedfish
-	default:
+	case result == nil || json.Unmarshal(text, result) == nil:
 		return nil // Also 202: what becomes of the task shows at the machine.
+	case ctx.Err() != nil:
+		return fmt.Errorf("read the answer: %w", ctx.Err()) // It came because the visit ended, as that of a server whose handler returns then.
+	default:
+		return errNotRedfish
 	}
 }
 
