@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -314,7 +315,10 @@ func watchedNamespaces(list []string) map[string]cache.Config {
 // trimWrittenFields takes from the field managers of the objects of apps which fields each has written: only who wrote, and when, is looked
 // at. There are tens of thousands, and the lists are a third of what each takes.
 func trimWrittenFields(o any) (any, error) {
-	switch o.(type) {
+	switch o := o.(type) {
+	case *metav1.PartialObjectMetadata:
+		stopadapter.TrimMetadata(o)
+		reconcile.ShareTexts(o)
 	case *korifiv1alpha1.CFApp, *korifiv1alpha1.CFProcess, *korifiv1alpha1.CFBuild, *korifiv1alpha1.CFPackage, *torporv1alpha1.CFDeployment, *eiriniv1.LRP:
 		if object, ok := o.(client.Object); ok {
 			entries := object.GetManagedFields()

@@ -22,7 +22,8 @@ const action = "Stop"
 
 // ObservedSwitch is everything that Decide looks at.
 type ObservedSwitch struct {
-	Now    time.Time
+	Now time.Time
+	// Object is nil if it is gone, or has nothing of a switch.
 	Object *unstructured.Unstructured
 	// Operations are what stops the object.
 	Operations []torporv1alpha1.StopOperation
@@ -53,6 +54,9 @@ type decisionStep struct {
 
 // Decide says what becomes of an object. Asking it again after its plan was written changes nothing.
 func Decide(o ObservedSwitch) SwitchPlan {
+	if o.Object == nil {
+		return SwitchPlan{Rule: "no switch"}
+	}
 	is := ReadSwitch(o.Object)
 	s := &decisionStep{ObservedSwitch: o, is: is, next: is, annotations: map[string]string{}, plan: SwitchPlan{Rule: "nothing to do", Next: o.Object}}
 	if !o.Object.GetDeletionTimestamp().IsZero() {

@@ -55,6 +55,17 @@ func AnnotationSwitch() stoprecord.AnnotationSwitch {
 	}
 }
 
+// HasSwitch reports whether an object has an annotation of Torpor's: of others nothing is decided.
+func HasSwitch(obj metav1.Object) bool {
+	group := torporv1alpha1.GroupVersion().Group
+	for name := range obj.GetAnnotations() {
+		if domain, _, _ := strings.Cut(name, "/"); domain == group || strings.HasSuffix(domain, "."+group) {
+			return true
+		}
+	}
+	return false
+}
+
 // IsAsked reports whether somebody asks for a stop.
 func IsAsked(obj metav1.Object) bool {
 	return obj.GetAnnotations()[torporv1alpha1.StoppedAnnotation] == stoppedValue
@@ -136,7 +147,7 @@ func (s SwitchState) IsKept(obj *unstructured.Unstructured) bool {
 }
 
 // IsRestoreDue reports whether an object is kept stopped although nothing asks for that any more.
-func IsRestoreDue(obj *unstructured.Unstructured, now time.Time) bool {
+func IsRestoreDue(obj metav1.Object, now time.Time) bool {
 	is := ReadSwitch(obj)
 	if len(is.Saved) == 0 || is.FindScheduled(obj.GetAnnotations(), now) != nil {
 		return false

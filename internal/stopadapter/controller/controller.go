@@ -3,6 +3,9 @@
 // Package controller stops and restores the objects of one kind with a switch: a pass reads an object and who scales it, lets
 // stopadapter.Decide decide, and writes what differs at once. It writes the fields that the adapter names in others' objects
 // and its own annotations, and never a status.
+//
+// Only the metadata of the objects is cached, because a cluster may have thousands, of which few are ever stopped. Those few are read whole,
+// past the cache, when their annotations change.
 package controller
 
 import (
@@ -12,6 +15,9 @@ import (
 	"time"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -73,21 +79,20 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	ends := reconcile.TrackEnds(c.Ends, name, c.isRestoreDue, nil)
 	build := builder.ControllerManagedBy(mgr).
 		Named(name).
-		For(c.newObject(), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
-		Watches(c.newObject(), ends.EnqueueOverdue()).
+		For(c.newMetadata(), builder.WithPredicates(hasSwitch(), predicate.Or(predicate.GenerationChangedPredicate{}, reconcile.AnnotationChangedByOthers()))).
+		Watches(c.newMetadata(), ends.EnqueueOverdue()).
 		WithOptions(workers.Options())
 	if c.Observer != nil {
-		build = build.Watches(c.newObject(), c.tellObserver())
+		build = build.Watches(c.newMetadata(), c.tellObserver())
 	}
 	if c.Kind.Switch.IsScaled {
-		build = build.Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(c.scaledObject))
+		build = build.Watches(&autoscalingv2.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(c.scaledObject), builder.WithPredicates(reconcile.FieldChanged(readRefusal)))
 	}
-	err := build.Complete(&reconcile.Pass[*unstructured.Unstructured, stopadapter.ObservedSwitch, stopadapter.SwitchPlan]{
+	err := build.Complete(&reconcile.Pass[*metav1.PartialObjectMetadata, stopadapter.ObservedSwitch, stopadapter.SwitchPlan]{
 		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(Name), Clock: c.Clock, Owner: Name, Ends: ends,
-		New: c.newObject, Observe: c.observe, Decide: stopadapter.Decide, Act: c.act, Report: report,
+		New: c.newMetadata, Observe: c.observe, Decide: stopadapter.Decide, Act: c.act, Report: report,
 	})
 	if err == nil {
-		// A manager's client reads objects without a Go type from the API server, and there may be thousands.
 		err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return c.announce(ctx, mgr.GetCache()) }))
 	}
 	if err != nil {
@@ -96,14 +101,25 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	return nil
 }
 
-func (c Controller) isRestoreDue(obj *unstructured.Unstructured) bool {
+func (c Controller) isRestoreDue(obj *metav1.PartialObjectMetadata) bool {
 	return stopadapter.IsRestoreDue(obj, c.Clock.Now())
 }
 
-func (c Controller) newObject() *unstructured.Unstructured {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(c.Kind.GVK)
-	return u
+// hasSwitch lets through objects that have an annotation of a switch, or had one before an update.
+func hasSwitch() predicate.Predicate {
+	has := predicate.NewPredicateFuncs(func(o client.Object) bool { return stopadapter.HasSwitch(o) })
+	return predicate.Funcs{
+		CreateFunc: has.Create, DeleteFunc: has.Delete, GenericFunc: has.Generic,
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return stopadapter.HasSwitch(e.ObjectOld) || stopadapter.HasSwitch(e.ObjectNew)
+		},
+	}
+}
+
+func (c Controller) newMetadata() *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(c.Kind.GVK)
+	return m
 }
 
 // announce says that the kind can be stopped, for as long as the controller runs.
@@ -120,6 +136,15 @@ func (c Controller) announce(ctx context.Context, cached client.Reader) error {
 	return nil
 }
 
+// TrimMetadata takes from an object that is about to be cached what no controller of this package reads: who wrote the fields of one that nobody
+// stops, and what kubectl applied last, which is the whole object once more.
+func TrimMetadata(m *metav1.PartialObjectMetadata) {
+	if !stopadapter.HasSwitch(m) {
+		m.ManagedFields = nil
+	}
+	delete(m.Annotations, corev1.LastAppliedConfigAnnotation)
+}
+
 // tellObserver passes events on, and asks for no pass.
 func (c Controller) tellObserver() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -130,8 +155,18 @@ func (c Controller) tellObserver() handler.EventHandler {
 	}
 }
 
-// observe reads who else decides about an object.
-func (c Controller) observe(ctx context.Context, obj *unstructured.Unstructured) (stopadapter.ObservedSwitch, error) {
+// observe reads the whole object, and who else decides about it.
+func (c Controller) observe(ctx context.Context, cached *metav1.PartialObjectMetadata) (stopadapter.ObservedSwitch, error) {
+	if !stopadapter.HasSwitch(cached) {
+		return stopadapter.ObservedSwitch{}, nil
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(c.Kind.GVK)
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(cached), obj); k8serrors.IsNotFound(err) {
+		return stopadapter.ObservedSwitch{}, nil // The cache is about to say so.
+	} else if err != nil {
+		return stopadapter.ObservedSwitch{}, fmt.Errorf("read the object: %w", err)
+	}
 	seen := stopadapter.ObservedSwitch{
 		Now: c.Clock.Now(), Object: obj, Operations: c.Kind.Switch.Operations, Refusal: stopadapter.RefuseOwned(obj),
 		Manager: stopadapter.FindManager(obj, stopadapter.ListPaths(c.Kind.Switch.Operations)),
@@ -147,6 +182,11 @@ func (c Controller) observe(ctx context.Context, obj *unstructured.Unstructured)
 	return seen, nil
 }
 
+// readRefusal returns what an autoscaler is looked at for; it reports what it measures every few seconds.
+func readRefusal(a *autoscalingv2.HorizontalPodAutoscaler) any {
+	return [...]any{a.Spec.ScaleTargetRef, a.Spec.MinReplicas, a.OwnerReferences}
+}
+
 // scaledObject maps an autoscaler to what it scales.
 func (c Controller) scaledObject(_ context.Context, o client.Object) []ctrl.Request {
 	autoscaler, ok := o.(*autoscalingv2.HorizontalPodAutoscaler)
@@ -158,6 +198,9 @@ func (c Controller) scaledObject(_ context.Context, o client.Object) []ctrl.Requ
 
 // act writes what differs, in one patch that is refused if anybody has written meanwhile.
 func (c Controller) act(ctx context.Context, seen stopadapter.ObservedSwitch, plan stopadapter.SwitchPlan) error {
+	if seen.Object == nil {
+		return nil
+	}
 	patch := client.MergeFrom(seen.Object)
 	if data, err := patch.Data(plan.Next); err != nil || string(data) == "{}" {
 		return err
@@ -169,7 +212,7 @@ func (c Controller) act(ctx context.Context, seen stopadapter.ObservedSwitch, pl
 }
 
 // report has no status to write: what became of the object stands in its annotations.
-func report(_ *unstructured.Unstructured, _ stopadapter.ObservedSwitch, plan stopadapter.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
+func report(_ *metav1.PartialObjectMetadata, _ stopadapter.ObservedSwitch, plan stopadapter.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter}
 	if refused == nil {
 		out.Events = plan.Events

@@ -81,6 +81,8 @@ type story struct {
 	stop      func()
 	// lists are those that the controllers' client has asked the API server for.
 	lists atomic.Int64
+	// read has the names of the objects that it has read whole.
+	read sync.Map
 }
 
 func newStory(t *testing.T) *story {
@@ -108,6 +110,11 @@ func (s *story) start(t *testing.T) {
 			return interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				s.lists.Add(1)
 				return c.List(ctx, list, opts...)
+			}, Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				if _, isWhole := obj.(*unstructured.Unstructured); isWhole {
+					s.read.Store(name.Name, true)
+				}
+				return c.Get(ctx, name, obj, opts...)
 			}}), err
 		}
 	})
@@ -232,6 +239,28 @@ func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
   spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: resting}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
 	s.patch(t, resting, sleep)
 	s.waitFor(t, "it sleeps, too", resting, true, replicasAre(0))
+}
+
+// TestWhatNobodyStopsIsNotRead has Deployments that change and are scaled, and one that is stopped, with a manager that starts before and after.
+func TestWhatNobodyStopsIsNotRead(t *testing.T) {
+	s := newStory(t)
+	plain := s.create(t, deployment("plain"))
+	s.create(t, `{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: plain},
+  spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: plain}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
+	stopped := s.create(t, deployment("stopped"))
+	s.patch(t, plain, `{"metadata": {"annotations": {"example.com/team": "a"}}, "spec": {"replicas": 4}}`)
+	s.patch(t, stopped, `{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`)
+	s.waitFor(t, "one is stopped", stopped, true, replicasAre(0))
+	s.stop()
+	s.start(t)
+	s.patch(t, plain, `{"spec": {"replicas": 6}}`)
+	s.patch(t, stopped, `{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
+	s.waitFor(t, "it is started", stopped, false, replicasAre(3))
+	s.stop()
+	_, isRead := s.read.Load("stopped")
+	testenv.ExpectEqual(t, "the one that was stopped is read", true, isRead)
+	_, isRead = s.read.Load("plain")
+	testenv.ExpectEqual(t, "the one that was not is read", false, isRead)
 }
 
 // TestWhatPeopleStopUntilATimeComesBack has one whose time is over, and one whose Slumber's stop expires, while no manager runs.

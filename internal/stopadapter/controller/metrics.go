@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,18 +44,17 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	for _, kind := range m.list() {
-		list := kind.NewList()
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
 		// There are thousands, of which few were ever stopped.
 		if err := kind.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			continue
 		}
-		all, _ := list.(*unstructured.UnstructuredList)
-		_ = all.EachListItem(func(o runtime.Object) error {
-			if u, ok := o.(*unstructured.Unstructured); ok && stopadapter.IsAsked(u) {
-				kind.gauges.CollectStop(ch, u, kind.Switch.Part, stopadapter.ReadSwitch(u).Records)
+		for i := range list.Items {
+			if obj := &list.Items[i]; stopadapter.IsAsked(obj) {
+				kind.gauges.CollectStop(ch, obj, kind.Switch.Part, stopadapter.ReadSwitch(obj).Records)
 			}
-			return nil
-		})
+		}
 	}
 }
 
