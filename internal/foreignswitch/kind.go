@@ -24,10 +24,8 @@ func NewKind(a *torporv1alpha1.StopAdapter) (stoppable.Kind, error) {
 	if stoppable.FindGroup(target.Kind) == target.Group {
 		return stoppable.Kind{}, fmt.Errorf("spec.target: expected a kind that Torpor does not know, found %s, which it stops without an adapter; delete this one", target.Kind)
 	}
-	for i, operation := range a.Spec.Stop {
-		if operation.Op != torporv1alpha1.RemoveOperation && operation.Value == nil {
-			return stoppable.Kind{}, fmt.Errorf("spec.stop[%d]: expected a value for %s, found none; add it", i, operation.Path)
-		}
+	if err := stopadapter.ValidateOperations(a.Spec.Stop); err != nil {
+		return stoppable.Kind{}, fmt.Errorf("spec.stop%w", err)
 	}
 	questions, err := compileQuestions(a.Spec.State)
 	if err != nil {

@@ -24,6 +24,7 @@ const (
 	maxRestore = 16 << 10
 	// maxOperations is how many fields a stop sets at most, with the maps on their way.
 	maxOperations = 50
+	metadataField = "metadata"
 )
 
 // SavedField is a field before a stop and after it. A value that is nil is that of a field which is not there.
@@ -33,6 +34,48 @@ type SavedField struct {
 	After  json.RawMessage `json:"after,omitempty"`
 	// IsMade says that it is a map on the way to another field, which the stop has made.
 	IsMade bool `json:"made,omitempty"`
+}
+
+// ValidateOperations says what is wrong with what stops an object. Annotations and labels are texts: with anything else among them, none of them
+// can be read.
+func ValidateOperations(operations []torporv1alpha1.StopOperation) error {
+	for i, operation := range operations {
+		isRemoved := operation.Op == torporv1alpha1.RemoveOperation
+		switch names := parsePath(operation.Path); {
+		case !isRemoved && operation.Value == nil:
+			return fmt.Errorf("[%d]: expected a value for %s, found none; add it", i, operation.Path)
+		case !mayBeSet(names) || len(names) != 3 && names[0] == metadataField:
+			return fmt.Errorf("[%d]: expected a field below /spec, or the name of one annotation or label, found %s; write a slash in a name as ~1", i, operation.Path)
+		case names[0] == metadataField && !isRemoved && !isText(operation.Value.Raw):
+			return fmt.Errorf("[%d]: expected a text for %s, found %s; put it in quotes", i, operation.Path, operation.Value.Raw)
+		}
+	}
+	return nil
+}
+
+// mayBeSet reports whether a field is one that a stop may set, or a map on the way to it.
+func mayBeSet(names []string) bool {
+	if names[0] == "spec" {
+		return true
+	}
+	return names[0] == metadataField && (len(names) == 2 || len(names) == 3) && (names[1] == "annotations" || names[1] == "labels")
+}
+
+func isText(raw json.RawMessage) bool {
+	var text *string
+	return json.Unmarshal(raw, &text) == nil && text != nil
+}
+
+// mayRestore reports whether a saved field can have been written by a stop. Whoever writes annotations could else have Torpor write what they may not.
+func mayRestore(one SavedField) bool {
+	names := parsePath(one.Path)
+	if !mayBeSet(names) || names[0] != metadataField {
+		return mayBeSet(names)
+	}
+	if len(names) == 2 {
+		return one.IsMade && one.Before == nil
+	}
+	return (one.Before == nil || isText(one.Before)) && (one.After == nil || isText(one.After))
 }
 
 // parsePath splits a JSON pointer into names.

@@ -124,3 +124,56 @@ func TestStopsThatMakeNoSense(t *testing.T) {
 		})
 	}
 }
+
+// TestOperationsAreOfTheSpecOrOneText has annotations and labels with something below them, or that are no texts: with one of those, none of an object's
+// annotations could be read, and all would be replaced by Torpor's.
+func TestOperationsAreOfTheSpecOrOneText(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		want      string
+		operation torporv1alpha1.StopOperation
+	}{
+		"a field of the spec":              {"", operation("replace", "/spec/a/b", "true")},
+		"an annotation":                    {"", operation("add", "/metadata/annotations/cnpg.io~1hibernation", `"on"`)},
+		"a label that goes":                {"", operation("remove", "/metadata/labels/a", "")},
+		"a slash that is not written ~1":   {"write a slash in a name as ~1", operation("add", "/metadata/annotations/cnpg.io/hibernation", `"on"`)},
+		"all annotations":                  {"write a slash in a name as ~1", operation("remove", "/metadata/annotations", "")},
+		"a flag as an annotation":          {"expected a text for /metadata/annotations/a, found true; put it in quotes", operation("add", "/metadata/annotations/a", "true")},
+		"nothing as a label":               {"expected a text for /metadata/labels/a, found null", operation("add", "/metadata/labels/a", "null")},
+		"another field of the metadata":    {"expected a field below /spec", operation("add", "/metadata/finalizers", `["a"]`)},
+		"the status":                       {"expected a field below /spec", operation("add", "/status/phase", `"Off"`)},
+		"a value that is not there at all": {"[0]: expected a value for /spec/a, found none", operation("add", "/spec/a", "")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := ValidateOperations([]torporv1alpha1.StopOperation{row.operation})
+			if (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) {
+				t.Errorf("expected %q, found %v", row.want, err)
+			}
+		})
+	}
+}
+
+// TestWhatNoStopHasSavedIsNotRestored has somebody write what Torpor should restore: another namespace, so that the write is another object's, and
+// an annotation that is no text.
+func TestWhatNoStopHasSavedIsNotRestored(t *testing.T) {
+	t.Parallel()
+	for name, saved := range map[string]string{
+		"another namespace":                 `[{"path":"/metadata/namespace","before":"kube-system","after":"shops"}]`,
+		"an annotation that is no text":     `[{"path":"/metadata/annotations/b","before":5,"after":"x"}]`,
+		"a map in the place of annotations": `[{"path":"/metadata/annotations","before":{"b":5},"after":{},"made":true}]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, 3)
+			w.object.SetNamespace("shops")
+			w.annotate("a", "kept")
+			w.annotate("b", "x")
+			w.annotate(torporv1alpha1.RestoreAnnotation, saved)
+			w.settle()
+			if w.object.GetNamespace() != "shops" || w.object.GetAnnotations()["a"] != "kept" || ReadSwitch(w.object).Refused == "" {
+				t.Errorf("expected the object as it was, and a refusal, found %v", w.object.Object)
+			}
+		})
+	}
+}

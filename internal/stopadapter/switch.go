@@ -99,7 +99,9 @@ func ReadSwitch(obj metav1.Object) SwitchState {
 	s := SwitchState{Refused: annotations[torporv1alpha1.StopRefusedAnnotation]}
 	_ = parse(annotations[torporv1alpha1.StopsAnnotation], &s.Records)
 	if text := annotations[torporv1alpha1.RestoreAnnotation]; text != "" {
-		if err := parse(text, &s.Saved); err != nil || len(s.Saved) == 0 || len(s.Saved) > maxOperations {
+		err := parse(text, &s.Saved)
+		isForeign := slices.ContainsFunc(s.Saved, func(one SavedField) bool { return !mayRestore(one) })
+		if err != nil || isForeign || len(s.Saved) == 0 || len(s.Saved) > maxOperations {
 			s.Saved, s.Unreadable = nil, torporv1alpha1.RestoreAnnotation
 		}
 	}
