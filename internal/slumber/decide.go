@@ -26,6 +26,8 @@ const (
 	// KindsGrace is for how long a manager that has begun waits for kinds whose controllers are about to begin. Without that, a wave of them alone
 	// would count as asleep, and the next one would not wait for it.
 	KindsGrace = time.Minute
+	// unreadableInterval is when kinds are listed again that could not be.
+	unreadableInterval = 30 * time.Second
 	// immediately asks for another pass at once; zero would ask for none.
 	immediately = time.Millisecond
 )
@@ -79,6 +81,9 @@ func Decide(o Observed) Plan {
 	p.requeueAt(o.Now, phase.Until)
 	if len(o.MissingKinds) > 0 {
 		p.requeueAt(o.Now, o.KindsAwaitedUntil)
+	}
+	if len(o.UnreadableKinds) > 0 {
+		p.requeueAt(o.Now, o.Now.Add(unreadableInterval))
 	}
 	p.checkMissedWindow(o, phase)
 	shouldSleep := phase.IsAsleep && !p.Status.IsWindowMissed && !o.Slumber.Spec.Suspend
@@ -170,7 +175,7 @@ func waveOf(o Observed, name string) torporv1alpha1.SlumberWaveStatus {
 func (p *Plan) observeWave(o Observed, i int) {
 	wave := &p.Status.Waves[i]
 	wave.Members, wave.Asleep, wave.Skipped, wave.WaitsFor = 0, 0, 0, ""
-	waiting := o.listAwaited(i)
+	waiting := o.listUnknown(i)
 	for _, m := range o.Waves[i] {
 		wave.Members++
 		if m.IsAsleep {
@@ -310,6 +315,14 @@ func (p *Plan) conclude(o Observed, before torporv1alpha1.SlumberStatus, shouldS
 	if o.lacksKinds() {
 		p.Stalled = decision.True(torporv1alpha1.SlumberKindMissingReason, "Expected kinds that are served and that Torpor may stop, found none of "+
 			strings.Join(o.MissingKinds, ", ")+"; install the kind, its feature or its StopAdapter, and the rights")
+	}
+	if len(o.UnreadableKinds) > 0 {
+		var unreadable []string
+		for name, why := range o.UnreadableKinds {
+			unreadable = append(unreadable, name+" ("+why+")")
+		}
+		p.Stalled = decision.True(torporv1alpha1.SlumberKindUnreadableReason, "Expected the API server to list the kinds of the members, found that it does not list "+
+			JoinNames(unreadable)+"; their objects stay as they are until it does: see what serves or converts them")
 	}
 	if len(late) > 0 {
 		p.Stalled = decision.True(torporv1alpha1.SlumberWaveTimedOutReason, strings.Join(late, "; ")+"; see what keeps it")

@@ -176,6 +176,24 @@ func TestAManagerThatBeginsWaitsForKinds(t *testing.T) {
 	}
 }
 
+// TestAWaveWaitsForAKindThatCannotBeListed has one in the first wave: what there is of it may not sleep yet, and no longer than the timeout says.
+func TestAWaveWaitsForAKindThatCannotBeListed(t *testing.T) {
+	s := withWaves(nights(), evening().Add(-time.Second), true, false)
+	s.Spec.Waves[0].Targets[0].Kind = "Deployment"
+	o := slumber.Observed{Now: evening(), Slumber: s, Waves: [][]slumber.Member{{}, {awake("b")}}, UnreadableKinds: map[string]string{"Deployment.apps": "InternalError"}}
+	p := slumber.Decide(o)
+	if p.Status.Waves[1].ShouldSleep || p.RequeueAfter > time.Minute || !strings.Contains(p.Ready.Message, "waits for what there is of Deployment.apps (InternalError)") {
+		t.Errorf("expected the next wave to wait, found %q in %s: %+v", verbs(p), p.RequeueAfter, p.Ready)
+	}
+	if p.Stalled.Reason != torporv1alpha1.SlumberKindUnreadableReason || !strings.Contains(p.Stalled.Message, "does not list Deployment.apps (InternalError)") {
+		t.Errorf("expected the kind to be named, found %+v", p.Stalled)
+	}
+	o.Now = evening().Add(time.Hour)
+	if p := slumber.Decide(o); !p.Status.Waves[0].IsTimedOut || !p.Status.Waves[1].ShouldSleep {
+		t.Errorf("expected the next wave to come after the timeout, found %+v", p.Status.Waves)
+	}
+}
+
 // TestWhatWasResumedIsStoppedAnewInTheNextWindow has somebody resume a member in a window that nobody saw end.
 func TestWhatWasResumedIsStoppedAnewInTheNextWindow(t *testing.T) {
 	s := withWaves(nights(), evening().Add(-3*time.Hour), true, true)

@@ -26,6 +26,8 @@ type Observed struct {
 	MissingKinds []string
 	// KindsAwaitedUntil is until when those may still come, as the manager has just begun; zero if they are not awaited.
 	KindsAwaitedUntil time.Time
+	// UnreadableKinds are those whose objects could not be listed, and why. What there is of them is not known.
+	UnreadableKinds map[string]string
 	// Leftovers are what the Slumber has stopped and does not select any more.
 	Leftovers []Member
 }
@@ -56,18 +58,31 @@ func (m Member) isAsWished(shouldSleep bool) bool {
 	return !m.IsStopped && (m.IsAwake || m.IsStoppedWithoutSlumbers)
 }
 
-// listAwaited names the kinds which a wave selects that are not served yet, but may be soon after the start of the manager. The wave waits for them.
-func (o Observed) listAwaited(wave int) (names []string) {
-	if !o.Now.Before(o.KindsAwaitedUntil) {
-		return nil
-	}
+// listUnknown names the kinds which a wave selects of which it is not known what there is: those that could not be listed, and those that are not
+// served yet, but may be soon after the start of the manager. The wave waits for them.
+func (o Observed) listUnknown(wave int) (names []string) {
+	mayCome := o.Now.Before(o.KindsAwaitedUntil)
 	for _, target := range o.Slumber.Spec.Waves[wave].Targets {
-		if name := KindOf(target).String(); slices.Contains(o.MissingKinds, name) {
+		name := KindOf(target).String()
+		why, isUnreadable := o.UnreadableKinds[name]
+		switch {
+		case isUnreadable:
+			names = append(names, "what there is of "+name+" ("+why+")")
+		case mayCome && slices.Contains(o.MissingKinds, name):
 			names = append(names, "what there is of "+name)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// Concerns reports whether an object may be a member of a Slumber, or has something of it: another object changes no decision.
+func Concerns(s *torporv1alpha1.Slumber, kind schema.GroupKind, o metav1.Object) bool {
+	if o.GetAnnotations()[torporv1alpha1.SlumberAnnotationPrefix+s.Name] != "" {
+		return true
+	}
+	wave, err := FindWave(s, kind, o.GetLabels())
+	return err != nil || wave >= 0
 }
 
 // FindWave returns the first wave of a Slumber that selects an object; -1 if none does.

@@ -264,6 +264,8 @@ const (
 	// SlumberKindMissingReason says that nothing is stopped of some kinds: the API server does not serve them, Torpor may not write them, or no
 	// StopAdapter is about them.
 	SlumberKindMissingReason = "KindNotStoppable"
+	// SlumberKindUnreadableReason says that the API server does not list the objects of some kinds. They stay as they are.
+	SlumberKindUnreadableReason = "KindUnreadable"
 	// SlumberWriteFailedReason says that the status of members could not be written.
 	SlumberWriteFailedReason = "WriteFailed"
 	// SlumberAsExpectedReason says that nothing needs anybody.

@@ -175,10 +175,8 @@ func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (ti
 	missing := listKindNames(s)
 	for _, kind := range c.listKinds() {
 		objects, isServed, err := listObjects(ctx, c.live, kind.Kind, s.Namespace)
-		if err != nil {
-			return 0, err
-		}
-		if isServed {
+		failures = append(failures, err) // What serves or converts one kind holds up no other.
+		if isServed || err != nil {
 			missing = slices.DeleteFunc(missing, func(name string) bool { return name == kind.GVK.GroupKind().String() })
 		}
 		for _, o := range objects {

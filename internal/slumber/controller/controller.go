@@ -137,7 +137,7 @@ type memberObject struct {
 	kind stoppable.Kind
 }
 
-// observe reads the members from the cache.
+// observe reads the members: those that have a Go type from the cache, and of the others what it says that there is.
 func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*observation, error) {
 	seen := &observation{Observed: slumber.Observed{Now: c.Clock.Now(), Slumber: s, Waves: make([][]slumber.Member, len(s.Spec.Waves))}, waves: make([][]memberObject, len(s.Spec.Waves))}
 	seen.MissingKinds, seen.KindsAwaitedUntil = listKindNames(s), c.Members.kindsAwaitedUntil()
@@ -145,11 +145,17 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*ob
 		return seen, nil // What is selected is not known, and the decision tells why.
 	}
 	for _, kind := range c.listKinds() {
-		objects, isServed, err := listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
-		if err != nil {
+		objects, isServed, err := listMembers(ctx, kind, s)
+		if err != nil && (kind.Switch == nil || ctx.Err() != nil) {
 			return nil, err
 		}
-		if isServed {
+		if err != nil { // What serves or converts one kind holds up no other.
+			if seen.UnreadableKinds == nil {
+				seen.UnreadableKinds = map[string]string{}
+			}
+			seen.UnreadableKinds[kind.GVK.GroupKind().String()] = describeListFailure(err)
+		}
+		if isServed || err != nil {
 			seen.MissingKinds = slices.DeleteFunc(seen.MissingKinds, func(name string) bool { return name == kind.GVK.GroupKind().String() })
 		}
 		for _, o := range objects {
@@ -190,6 +196,34 @@ func (c Controller) listKinds() []readableKind {
 		all = append(all, c.Members.list()...)
 	}
 	return all
+}
+
+// describeListFailure says why a kind could not be listed, in words that stay the same.
+func describeListFailure(err error) string {
+	if reason := k8serrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+		return string(reason)
+	}
+	return "no answer in time"
+}
+
+// listMembers returns the objects of a kind that a Slumber may have to do with, and others. Whole objects without a Go type are not cached, and
+// are read where the metadata, which is, says that there is one for it.
+func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumber) (objects []client.Object, isServed bool, err error) {
+	if kind.Switch == nil {
+		return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
+	}
+	known := &metav1.PartialObjectMetadataList{}
+	known.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
+	limited, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
+	defer cancel()
+	if err := kind.reader.List(limited, known, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, false, fmt.Errorf("list the metadata of kind %s: %w", kind.GVK.Kind, err)
+	}
+	isConcerned := func(o metav1.PartialObjectMetadata) bool { return slumber.Concerns(s, kind.GVK.GroupKind(), &o) }
+	if !slices.ContainsFunc(known.Items, isConcerned) {
+		return nil, true, nil
+	}
+	return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
 }
 
 // listObjects returns the objects of a kind in a namespace, which may be those of the cache, and whether the kind is served.

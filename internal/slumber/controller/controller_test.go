@@ -3,10 +3,13 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +17,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -332,4 +337,72 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 		return testenv.ErrorIf(err != nil || len(stopadapter.ReadSwitch(shop).Scheduled) > 0, "found %v: %v", shop.Annotations, err)
 	})
 	members.RemoveKind(t.Context(), deployments)
+}
+
+// memberReader counts what is read whole past the cache, and may refuse it.
+type memberReader struct {
+	client.Reader
+	isRefusing atomic.Bool
+	whole      atomic.Int64
+}
+
+// List implements client.Reader.
+func (r *memberReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, isWhole := list.(*unstructured.UnstructuredList); isWhole {
+		r.whole.Add(1)
+		if r.isRefusing.Load() {
+			return k8serrors.NewInternalError(errors.New("conversion webhook for example.com failed: connection refused"))
+		}
+	}
+	return r.Reader.List(ctx, list, options...)
+}
+
+// TestAKindThatCannotBeListedHoldsUpNoOther has one whose webhook does not answer, which one Slumber selects and another does not.
+func TestAKindThatCannotBeListedHoldsUpNoOther(t *testing.T) {
+	env := shared.Get(t)
+	namespace := env.CreateNamespace(t)
+	app := testenv.BuildCFApp(types.NamespacedName{Namespace: namespace, Name: "app"})
+	app.Spec.DesiredState = korifiv1alpha1.StartedState
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "shop"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "example.com/a"}}}}
+	shop := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}, Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}}
+	buildSlumber := func(name string, kinds ...string) *torporv1alpha1.Slumber {
+		s := &torporv1alpha1.Slumber{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		s.Spec.Windows = []torporv1alpha1.SlumberWindow{{Sleep: "0 20 * * *", Wake: "0 7 * * *"}}
+		for _, kind := range kinds {
+			s.Spec.Waves = append(s.Spec.Waves, torporv1alpha1.SlumberWave{Name: strings.ToLower(kind), Targets: []torporv1alpha1.SlumberTarget{{Kind: kind}}})
+		}
+		return s
+	}
+	apps, both := buildSlumber("apps", "CFApp"), buildSlumber("both", "CFApp", "Deployment")
+	env.ExpectCreated(t, app, shop, apps)
+	deployments, reader, members := stoppable.ListWorkloads()[0], &memberReader{Reader: env.Client}, &MemberKinds{}
+	reader.isRefusing.Store(true)
+	members.AddKind(t.Context(), deployments, reader)
+	now := clocktesting.NewFakePassiveClock(beforeNight().Add(2 * time.Hour))
+	defer testenv.StartManager(t, env, Controller{Clock: now, Metrics: NewMetrics(), Members: members}.SetupWithManager)()
+	env.WaitFor(t, "the app is stopped by the Slumber of apps", app, func() error {
+		return testenv.ErrorIf(len(app.Status.ScheduledStops) != 1, "found %+v", app.Status.ScheduledStops)
+	})
+	members.ObjectChanged(t.Context(), deployments, shop)
+	testenv.ExpectEqual(t, "lists of Deployments for a Slumber that selects none", int64(0), reader.whole.Load())
+
+	env.ExpectCreated(t, both)
+	env.WaitFor(t, "the app is stopped by the other one, too", app, func() error {
+		return testenv.ErrorIf(len(app.Status.ScheduledStops) != 2, "found %+v", app.Status.ScheduledStops)
+	})
+	stalled := func() metav1.Condition {
+		if c := meta.FindStatusCondition(both.Status.Conditions, torporv1alpha1.SlumberStalledCondition); c != nil {
+			return *c
+		}
+		return metav1.Condition{}
+	}
+	env.WaitFor(t, "it names the kind", both, func() error {
+		c := stalled()
+		return testenv.ErrorIf(c.Reason != torporv1alpha1.SlumberKindUnreadableReason || !strings.Contains(c.Message, "Deployment.apps (InternalError)"), "found %+v", c)
+	})
+	reader.isRefusing.Store(false)
+	members.ObjectChanged(t.Context(), deployments, shop)
+	env.WaitFor(t, "the Deployment is a member", both, func() error {
+		return testenv.ErrorIf(stalled().Reason != torporv1alpha1.SlumberAsExpectedReason || both.Status.Members != 2, "found %+v", both.Status)
+	})
 }

@@ -33,7 +33,10 @@ type MemberKinds struct {
 	awaitedUntil time.Time
 }
 
-// readableKind is a kind, and what reads its objects.
+// changesDelay gathers the changes of many objects in one look.
+const changesDelay = time.Second
+
+// readableKind is a kind, and what reads its objects: their metadata from a cache, and whole ones past it.
 type readableKind struct {
 	stoppable.Kind
 	reader client.Reader
@@ -47,7 +50,7 @@ func (m *MemberKinds) AddKind(ctx context.Context, kind stoppable.Kind, reader c
 	}
 	m.kinds[kind.GVK.GroupKind()] = readableKind{kind, reader}
 	m.mu.Unlock()
-	m.enqueue(ctx, "")
+	m.enqueueAll(ctx)
 }
 
 // RemoveKind says that they cannot any more.
@@ -55,12 +58,12 @@ func (m *MemberKinds) RemoveKind(ctx context.Context, kind stoppable.Kind) {
 	m.mu.Lock()
 	delete(m.kinds, kind.GVK.GroupKind())
 	m.mu.Unlock()
-	m.enqueue(ctx, "")
+	m.enqueueAll(ctx)
 }
 
-// ObjectChanged has the Slumbers of an object's namespace look again.
-func (m *MemberKinds) ObjectChanged(ctx context.Context, obj client.Object) {
-	m.enqueue(ctx, obj.GetNamespace())
+// ObjectChanged has the Slumbers look again that an object concerns. Many change at once in a wave, and each look reads all of them.
+func (m *MemberKinds) ObjectChanged(ctx context.Context, kind stoppable.Kind, obj client.Object) {
+	m.enqueueIf(ctx, obj.GetNamespace(), changesDelay, func(s *torporv1alpha1.Slumber) bool { return slumber.Concerns(s, kind.GVK.GroupKind(), obj) })
 }
 
 // list returns the kinds in an order that stays.
@@ -77,8 +80,12 @@ func (m *MemberKinds) list() []readableKind {
 	return all
 }
 
-// enqueue has the Slumbers of a namespace look again, or all of them.
-func (m *MemberKinds) enqueue(ctx context.Context, namespace string) {
+func (m *MemberKinds) enqueueAll(ctx context.Context) {
+	m.enqueueIf(ctx, "", 0, func(*torporv1alpha1.Slumber) bool { return true })
+}
+
+// enqueueIf has those Slumbers of a namespace, or of all, look again for which something holds, after a delay.
+func (m *MemberKinds) enqueueIf(ctx context.Context, namespace string, delay time.Duration, holds func(*torporv1alpha1.Slumber) bool) {
 	m.mu.Lock()
 	queue, slumbers := m.queue, m.slumbers
 	m.mu.Unlock()
@@ -90,7 +97,9 @@ func (m *MemberKinds) enqueue(ctx context.Context, namespace string) {
 		return // The controller ends.
 	}
 	for i := range list.Items {
-		queue.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		if s := &list.Items[i]; holds(s) {
+			queue.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}, delay)
+		}
 	}
 }
 

@@ -39,12 +39,12 @@ const Name = "torpor-switch"
 
 // Observer is told which kinds can be stopped, and when something of their objects changes.
 type Observer interface {
-	// AddKind says that the objects of a kind can be read, and are stopped if they are to be.
+	// AddKind says that the objects of a kind can be read, their metadata from a cache and whole ones past it, and are stopped if they are to be.
 	AddKind(ctx context.Context, kind stoppable.Kind, reader client.Reader)
 	// RemoveKind says that they are not any more.
 	RemoveKind(ctx context.Context, kind stoppable.Kind)
-	// ObjectChanged says that something of an object has changed.
-	ObjectChanged(ctx context.Context, obj client.Object)
+	// ObjectChanged says that something of an object has changed, which is as it was before or as it is now.
+	ObjectChanged(ctx context.Context, kind stoppable.Kind, obj client.Object)
 }
 
 // Controller reconciles the objects of one kind.
@@ -149,9 +149,12 @@ func TrimMetadata(m *metav1.PartialObjectMetadata) {
 func (c Controller) tellObserver() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, _ queue) { c.Observer.ObjectChanged(ctx, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ queue) { c.Observer.ObjectChanged(ctx, e.ObjectNew) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) { c.Observer.ObjectChanged(ctx, e.Object) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, _ queue) { c.Observer.ObjectChanged(ctx, c.Kind, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ queue) {
+			c.Observer.ObjectChanged(ctx, c.Kind, e.ObjectOld)
+			c.Observer.ObjectChanged(ctx, c.Kind, e.ObjectNew)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) { c.Observer.ObjectChanged(ctx, c.Kind, e.Object) },
 	}
 }
 

@@ -60,7 +60,7 @@ func (o *observed) RemoveKind(_ context.Context, kind stoppable.Kind) {
 	delete(o.kinds, kind.GVK.Kind)
 }
 
-func (o *observed) ObjectChanged(_ context.Context, obj client.Object) {
+func (o *observed) ObjectChanged(_ context.Context, _ stoppable.Kind, obj client.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.changed[obj.GetName()]++
