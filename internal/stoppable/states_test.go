@@ -9,11 +9,14 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
@@ -68,6 +71,33 @@ func TestStates(t *testing.T) {
 			}
 			t.Errorf("expected a kind of %T, found none", row.object)
 		})
+	}
+}
+
+// TestWhatSleepsStaysAMember has a kind whose objects may be stopped only while they are ready, which nothing is that sleeps.
+func TestWhatSleepsStaysAMember(t *testing.T) {
+	t.Parallel()
+	kind := stoppable.NewSwitched(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Farm"}, stoppable.FieldSwitch{}, func(u *unstructured.Unstructured) stoppable.ObservedActivity {
+		isReady := u.Object["status"] == "Ready"
+		return stoppable.ObservedActivity{IsStoppable: isReady, IsReady: isReady, IsQuiet: !isReady}
+	})
+	for name, row := range map[string]struct {
+		isReady, isStopped, want bool
+	}{"one that is ready": {isReady: true, want: true}, "one that is not": {}, "one that sleeps": {isStopped: true, want: true}} {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		if row.isReady {
+			u.Object["status"] = "Ready"
+		}
+		if row.isStopped {
+			annotation, value, err := stopadapter.ScheduledAnnotation(night()[0], night()[0].Slumber)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.SetAnnotations(map[string]string{annotation: value})
+		}
+		if found := kind.ReadState(u, now()).IsStoppable; found != row.want {
+			t.Errorf("%s: found that it may be stopped: %t", name, found)
+		}
 	}
 }
 

@@ -49,11 +49,12 @@ func NewSwitched(gvk schema.GroupVersionKind, how FieldSwitch, read func(*unstru
 func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedActivity, now time.Time) State {
 	is := stopadapter.ReadSwitch(u)
 	isKept, isOthers := is.IsKept(u), is.IsStoppedWithoutSlumbers(u, how.Operations)
+	scheduled := is.FindScheduled(u.GetAnnotations(), now)
 	s := State{
-		// What another object owns is what that makes of it.
-		IsStoppable:              u.GetDeletionTimestamp().IsZero() && rest.IsStoppable && stopadapter.RefuseOwned(u) == "",
+		// What another object owns is what that makes of it. What sleeps may look like nothing that could be stopped, and is not to be woken for that.
+		IsStoppable:              u.GetDeletionTimestamp().IsZero() && (rest.IsStoppable || scheduled != nil) && stopadapter.RefuseOwned(u) == "",
 		IsAsleep:                 (isKept || isOthers) && rest.IsQuiet,
-		IsAwake:                  len(is.Saved) == 0 && rest.IsReady && is.FindScheduled(u.GetAnnotations(), now) == nil,
+		IsAwake:                  len(is.Saved) == 0 && rest.IsReady && scheduled == nil,
 		IsStoppedWithoutSlumbers: isOthers,
 		ScheduledStops:           is.Scheduled,
 		Message:                  rest.Message,

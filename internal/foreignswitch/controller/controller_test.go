@@ -99,7 +99,17 @@ func TestEveryExampleStopsAndRestores(t *testing.T) {
 		}
 		granted.Rules = append(granted.Rules, role.Rules...)
 	}
+	global := &torporv1alpha1.StopAdapter{ObjectMeta: metav1.ObjectMeta{Name: "storageclasses.storage.k8s.io"}, Spec: torporv1alpha1.StopAdapterSpec{
+		Target: torporv1alpha1.StopAdapterTarget{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass", Resource: "storageclasses"},
+		Stop:   []torporv1alpha1.StopOperation{{Op: torporv1alpha1.RemoveOperation, Path: "/metadata/labels/awake"}},
+	}}
+	env.ExpectCreated(t, global)
+	granted.Rules = append(granted.Rules, rbacv1.PolicyRule{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, Verbs: []string{"get", "list", "watch", "patch"}})
 	testenv.ExpectNoError(t, env.Client.Update(t.Context(), &granted))
+	waitFor(global, torporv1alpha1.StopAdapterFailedReason)
+	if found := global.Status.Conditions[0].Message; !strings.Contains(found, "those of StorageClass are in none") {
+		t.Errorf("expected that a kind without namespaces is refused, found %q", found)
+	}
 	for _, o := range testenv.ListForeignObjects() {
 		waitFor(adapters[o.Example], torporv1alpha1.StopAdapterRunningReason)
 		t.Run(o.Example, func(t *testing.T) { stopAndRestore(t, env, namespace, adapters[o.Example], o) })

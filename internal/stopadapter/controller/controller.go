@@ -71,6 +71,9 @@ type Controller struct {
 // SetupWithManager adds the controller.
 func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	c.client = mgr.GetClient()
+	if err := c.requireNamespaces(); err != nil {
+		return err
+	}
 	name := Name + "-" + strings.ToLower(c.Kind.GVK.Kind)
 	if c.Kind.GVK.Group != "" {
 		name += "." + c.Kind.GVK.Group
@@ -97,6 +100,18 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	}
 	if err != nil {
 		return fmt.Errorf("set up %s: %w", name, err)
+	}
+	return nil
+}
+
+// requireNamespaces returns an error for a kind that has none: the Slumbers of every namespace would stop all of its objects.
+func (c Controller) requireNamespaces() error {
+	hasNamespaces, err := c.client.IsObjectNamespaced(c.newMetadata())
+	if err != nil {
+		return fmt.Errorf("find out whether %s has namespaces: %w", c.Kind.GVK.Kind, err)
+	}
+	if !hasNamespaces {
+		return fmt.Errorf("expected a kind whose objects are in namespaces, found that those of %s are in none; nobody can stop them by namespace", c.Kind.GVK.Kind)
 	}
 	return nil
 }
