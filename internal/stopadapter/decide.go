@@ -158,8 +158,13 @@ func (s *decisionStep) refuse(why string) {
 	s.plan.Rule = "refused"
 	s.annotations[torporv1alpha1.StopRefusedAnnotation] = why
 	if s.is.Refused != why {
-		s.plan.Events = append(s.plan.Events, decision.Event{Warning: true, Reason: EventStopRefused, Action: action, Note: "The object is not stopped: " + why})
+		s.plan.Events = append(s.plan.Events, RefusalEvent(why))
 	}
+}
+
+// RefusalEvent tells why an object is not changed.
+func RefusalEvent(why string) decision.Event {
+	return decision.Event{Warning: true, Reason: EventStopRefused, Action: action, Note: "The object is not stopped: " + why}
 }
 
 func (s *decisionStep) stop(scheduled *torporv1alpha1.ScheduledStop) {

@@ -104,7 +104,7 @@ func stateOfSwitched(k stoppable.Kind, r stopRow, is stopadapter.SwitchState, re
 // withUnseen says what keeps the manager from a stop, or that none has seen it: the feature may be missing.
 func (r stopRow) withUnseen(is stopadapter.SwitchState) stopRow {
 	switch {
-	case r.Stopped && is.Refused != "":
+	case (r.Stopped || r.isAsked) && is.Refused != "":
 		r.refusal = is.Refused
 		r.Next = stuckPrefix + is.Refused
 	case r.isAsked && !is.Records.Holds():

@@ -10,7 +10,9 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -29,6 +31,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
+	"github.com/torpor-dev/torpor/internal/decision"
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/stopadapter"
 	"github.com/torpor-dev/torpor/internal/stoppable"
@@ -36,6 +40,15 @@ import (
 
 // Name of the events and the field manager; the controller of a kind is called Name and the kind's name.
 const Name = "torpor-switch"
+
+const (
+	// refusedInterval is when a write is tried again that the API server has refused.
+	refusedInterval = 2 * time.Minute
+	// maxRefusal is how much of what it says is shown, in bytes.
+	maxRefusal = 500
+	// newRefusal is the class of a refusal that was not told yet.
+	newRefusal = "NewRefusal"
+)
 
 // Observer is told which kinds can be stopped, and when something of their objects changes.
 type Observer interface {
@@ -164,12 +177,16 @@ func TrimMetadata(m *metav1.PartialObjectMetadata) {
 func (c Controller) tellObserver() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, _ queue) { c.Observer.ObjectChanged(ctx, c.Kind, e.Object) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, _ queue) {
+			c.Observer.ObjectChanged(ctx, c.Kind, e.Object)
+		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ queue) {
 			c.Observer.ObjectChanged(ctx, c.Kind, e.ObjectOld)
 			c.Observer.ObjectChanged(ctx, c.Kind, e.ObjectNew)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) { c.Observer.ObjectChanged(ctx, c.Kind, e.Object) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) {
+			c.Observer.ObjectChanged(ctx, c.Kind, e.Object)
+		},
 	}
 }
 
@@ -223,17 +240,61 @@ func (c Controller) act(ctx context.Context, seen stopadapter.ObservedSwitch, pl
 	if data, err := patch.Data(plan.Next); err != nil || string(data) == "{}" {
 		return err
 	}
-	if err := reconcile.PatchObserved(ctx, c.client, seen.Object, plan.Next.DeepCopy(), Name); err != nil {
+	err := reconcile.PatchObserved(ctx, c.client, seen.Object, plan.Next.DeepCopy(), Name)
+	if why := describeRefusal(err); why != "" {
+		return c.noteRefusal(ctx, seen.Object, why, err)
+	}
+	if err != nil {
 		return fmt.Errorf("write the switch: %w", err)
 	}
 	return nil
 }
 
+// describeRefusal returns why the API server does not take a write that it has understood: a schema or an admission is against it. Empty for other
+// errors, which go away by themselves or have nothing to do with the object.
+func describeRefusal(err error) string {
+	status, isStatus := errors.AsType[*k8serrors.StatusError](err)
+	if !isStatus {
+		return ""
+	}
+	switch code := status.ErrStatus.Code; code {
+	case http.StatusUnauthorized, http.StatusNotFound, http.StatusRequestTimeout, http.StatusConflict, http.StatusGone, http.StatusTooManyRequests:
+		return ""
+	default:
+		if code < http.StatusBadRequest || code >= http.StatusInternalServerError {
+			return ""
+		}
+	}
+	why := "expected the API server to take the change, found that it refuses it: " + status.ErrStatus.Message
+	return strings.ToValidUTF8(why[:min(len(why), maxRefusal)], "")
+}
+
+// noteRefusal writes down why an object cannot be changed, where people and Slumbers find it, and once.
+func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructured, why string, refusal error) error {
+	if stopadapter.ReadSwitch(obj).Refused == why {
+		return &reconcile.RefusedError{Message: why, Err: refusal}
+	}
+	noted := obj.DeepCopy()
+	annotations := noted.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[torporv1alpha1.StopRefusedAnnotation] = why
+	noted.SetAnnotations(annotations)
+	if err := reconcile.PatchObserved(ctx, c.client, obj, noted, Name); err != nil {
+		return fmt.Errorf("write the switch: %w", errors.Join(refusal, err))
+	}
+	return &reconcile.RefusedError{Class: newRefusal, Message: why, Err: refusal}
+}
+
 // report has no status to write: what became of the object stands in its annotations.
 func report(_ *metav1.PartialObjectMetadata, _ stopadapter.ObservedSwitch, plan stopadapter.SwitchPlan, refused *reconcile.RefusedError) reconcile.FollowUp {
-	out := reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter}
-	if refused == nil {
-		out.Events = plan.Events
+	switch {
+	case refused == nil:
+		return reconcile.FollowUp{Rule: plan.Rule, RequeueAfter: plan.RequeueAfter, Events: plan.Events}
+	case refused.Class == newRefusal:
+		return reconcile.FollowUp{Rule: "refused", RequeueAfter: refusedInterval, Events: []decision.Event{stopadapter.RefusalEvent(refused.Message)}}
+	default:
+		return reconcile.FollowUp{Rule: "refused", RequeueAfter: refusedInterval}
 	}
-	return out
 }

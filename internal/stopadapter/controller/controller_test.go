@@ -15,6 +15,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -239,6 +241,38 @@ func TestASlumberAndOthersDecideAboutADeployment(t *testing.T) {
   spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: resting}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]}}`)
 	s.patch(t, resting, sleep)
 	s.waitFor(t, "it sleeps, too", resting, true, replicasAre(0))
+}
+
+// TestWhatTheAPIServerRefusesIsTold has a policy against Deployments without replicas, and one who stops a Deployment all the same.
+func TestWhatTheAPIServerRefusesIsTold(t *testing.T) {
+	s := newStory(t)
+	defer s.stop()
+	s.ExpectCreated(t, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy: new(admissionv1.Fail),
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Update},
+			Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"*"}, Resources: []string{"deployments"}},
+		}}}},
+		Validations: []admissionv1.Validation{{Expression: "object.spec.replicas > 0", Message: "two replicas at least"}},
+	}}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: s.namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		MatchResources: &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": s.namespace}}},
+	}})
+	u := s.create(t, deployment("kept"))
+	testenv.Eventually(t, "the policy holds", func() error {
+		err := s.Client.Patch(t.Context(), u.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec": {"replicas": 0}}`)), client.DryRunAll)
+		return testenv.ErrorIf(err == nil, "it may have none")
+	})
+	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": "true"}}}`)
+	s.WaitFor(t, "the object says why", u, func() error {
+		found := stopadapter.ReadSwitch(u)
+		return testenv.ErrorIf(!strings.Contains(found.Refused, "two replicas at least") || len(found.Saved) > 0, "found %v", u.GetAnnotations())
+	})
+	s.WaitForEvent(t, s.namespace, stopadapter.EventStopRefused, "two replicas at least")
+	s.patch(t, u, `{"metadata": {"annotations": {"torpor.dev/stopped": null}}}`)
+	s.WaitFor(t, "it says so no more", u, func() error {
+		return testenv.ErrorIf(stopadapter.ReadSwitch(u).Refused != "", "found %v", u.GetAnnotations())
+	})
 }
 
 // TestWhatNobodyStopsIsNotRead has Deployments that change and are scaled, and one that is stopped, with a manager that starts before and after.
