@@ -3,7 +3,9 @@
 package page
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -204,6 +207,25 @@ func TestStreamSendsWhatChanges(t *testing.T) {
 	testenv.ExpectNoError(t, err)
 	if len(second.Rows) != 2 || !strings.Contains(second.Rows[0].HTML, "Stuck:") || second.Rows[1].HTML != "" || strings.Contains(string(text), "<script") || second.Parts["columns"] != "" {
 		t.Errorf("expected the row that has changed, escaped, and nothing that has not, found %s", text)
+	}
+}
+
+// TestOnlyABadTokenEndsThePage has an API server that does not answer for a moment: the browser connects anew, and does not ask for a token.
+func TestOnlyABadTokenEndsThePage(t *testing.T) {
+	for name, row := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":                            {nil, false},
+		"no token":                        {fmt.Errorf("read the request: %w", errNotLoggedIn), true},
+		"a token that is good no more":    {k8serrors.NewUnauthorized("expired"), true},
+		"an API server that is down":      {errors.New("connection refused"), false},
+		"an API server that is busy":      {k8serrors.NewTooManyRequests("later", 1), false},
+		"an API server without an answer": {k8serrors.NewInternalError(context.DeadlineExceeded), false},
+	} {
+		if found := isLoggedOut(row.err); found != row.want {
+			t.Errorf("%s: found that it ends the page: %t", name, found)
+		}
 	}
 }
 

@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/torpor-dev/torpor/internal/cf/api/apierrors"
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 )
 
@@ -144,6 +147,11 @@ func (st *stream) renewRights(ctx context.Context) error {
 	return nil
 }
 
+// isLoggedOut reports whether only another token helps.
+func isLoggedOut(err error) bool {
+	return errors.Is(err, errNotLoggedIn) || apierrors.HasStatus(err, http.StatusUnauthorized) || k8serrors.IsUnauthorized(err)
+}
+
 // run sends the page as it is and then what changes, until the browser goes.
 func (st *stream) run(ctx context.Context) error {
 	end := st.Clock.NewTimer(maxStreamAge)
@@ -153,8 +161,12 @@ func (st *stream) run(ctx context.Context) error {
 	for pause := settleTime; ; pause = coalesceTime {
 		changed := st.inventory.changeChannel()
 		if !st.Clock.Now().Before(st.rightsUntil) {
-			if err := st.renewRights(ctx); err != nil {
+			err := st.renewRights(ctx)
+			if isLoggedOut(err) {
 				return errors.Join(err, st.send("event: ended\ndata: {}\n\n"))
+			}
+			if err != nil {
+				return err // The browser connects anew.
 			}
 		}
 		if err := st.sendChanges(ctx); err != nil {

@@ -158,21 +158,29 @@ func (c Controller) observe(ctx context.Context, s *torporv1alpha1.Slumber) (*ob
 		if isServed || err != nil {
 			seen.MissingKinds = slices.DeleteFunc(seen.MissingKinds, func(name string) bool { return name == kind.GVK.GroupKind().String() })
 		}
-		for _, o := range objects {
-			wave, err := slumber.FindWave(s, kind.GVK.GroupKind(), o.GetLabels())
-			if err != nil {
-				return nil, fmt.Errorf("read the selectors: %w", err)
-			}
-			member := slumber.ReadMember(s.Name, kind.Kind, o, seen.Now)
-			switch {
-			case wave >= 0 && member.IsStoppable:
-				seen.Waves[wave], seen.waves[wave] = append(seen.Waves[wave], member), append(seen.waves[wave], memberObject{o, kind.Kind})
-			case member.IsStopped:
-				seen.Leftovers, seen.leftovers = append(seen.Leftovers, member), append(seen.leftovers, memberObject{o, kind.Kind})
-			}
+		if err := seen.addMembers(kind.Kind, objects); err != nil {
+			return nil, err
 		}
 	}
 	return seen, nil
+}
+
+// addMembers sorts the objects of a kind into the waves that select them, and those that none does any more.
+func (o *observation) addMembers(kind stoppable.Kind, objects []client.Object) error {
+	for _, object := range objects {
+		wave, err := slumber.FindWave(o.Slumber, kind.GVK.GroupKind(), object.GetLabels())
+		if err != nil {
+			return fmt.Errorf("read the selectors: %w", err)
+		}
+		member := slumber.ReadMember(o.Slumber.Name, kind, object, o.Now)
+		switch {
+		case wave >= 0 && member.IsStoppable:
+			o.Waves[wave], o.waves[wave] = append(o.Waves[wave], member), append(o.waves[wave], memberObject{object, kind})
+		case member.IsStopped:
+			o.Leftovers, o.leftovers = append(o.Leftovers, member), append(o.leftovers, memberObject{object, kind})
+		}
+	}
+	return nil
 }
 
 // listKindNames are the kinds that a Slumber selects, sorted.
