@@ -83,7 +83,7 @@ func parseMoment(text string, clock wallClock) (cronMoment, error) {
 // last returns when it was last, at a time or before; zero if it was not for years.
 func (m cronMoment) last(at time.Time) (last time.Time) {
 	shown := m.clock.read(at)
-	for back := time.Hour; ; back *= 4 {
+	for back := time.Minute; ; back *= 4 { // A schedule may have a moment in each minute, or one in years.
 		for next := m.cron.Next(shown.Add(-back)); !next.IsZero() && !next.After(shown.Add(widestShift)); next = m.cron.Next(next) {
 			instant := m.clock.instantOf(next)
 			if instant.After(at) {
@@ -99,7 +99,11 @@ func (m cronMoment) last(at time.Time) (last time.Time) {
 
 // next returns when it is next, after a time; zero if it is not for years.
 func (m cronMoment) next(at time.Time) time.Time {
-	for next := m.cron.Next(m.clock.read(at).Add(-widestShift)); !next.IsZero(); next = m.cron.Next(next) {
+	from := m.clock.read(at)
+	if m.clock.instantOf(from).After(at) {
+		from = from.Add(-widestShift) // A zone that has moved its clocks twice in a day; else no earlier time that is shown comes later.
+	}
+	for next := m.cron.Next(from); !next.IsZero(); next = m.cron.Next(next) {
 		if instant := m.clock.instantOf(next); instant.After(at) {
 			return instant
 		}
