@@ -121,7 +121,9 @@ const (
 	StopAdapterReadyCondition = "Ready"
 	// StopAdapterRunningReason says that they are.
 	StopAdapterRunningReason = "AdapterRuns"
-	// StopAdapterDormantReason says that the API server does not serve the kind, or that this is not known yet.
+	// StopAdapterStartingReason says that Torpor finds out whether the kind is served, or lists what there is of it.
+	StopAdapterStartingReason = "AdapterStarts"
+	// StopAdapterDormantReason says that the API server does not serve the kind.
 	StopAdapterDormantReason = "KindNotServed"
 	// StopAdapterForbiddenReason says that Torpor has no rights to the kind.
 	StopAdapterForbiddenReason = "KindForbidden"

@@ -42,7 +42,7 @@ type StopOperation struct {
 	// Op is what becomes of the field. Both add and replace set it; an add makes the maps on its way, and a replace wants them there.
 	Op StopOperationType `json:"op"`
 	// Path is the field as a JSON pointer: below spec, an annotation or a label. A slash in a name is written ~1, and a tilde ~0.
-	// +kubebuilder:validation:Pattern=`^/(spec|metadata/annotations|metadata/labels)(/[^/]+)+$`
+	// +kubebuilder:validation:Pattern=`^/(spec(/[^/]+)+|metadata/(annotations|labels)/[^/]+)$`
 	// +kubebuilder:validation:MaxLength=300
 	Path string `json:"path"`
 	// Value is what the field is set to.

@@ -173,8 +173,10 @@ func describeGroup(a *torporv1alpha1.StopAdapter, is conditional.GroupStatus) de
 	case is.Error != "":
 		return decision.False(torporv1alpha1.StopAdapterFailedReason, "Expected to watch "+target.Kind+", found: "+is.Error)
 	case is.Phase == conditional.Starting:
-		return decision.False(torporv1alpha1.StopAdapterDormantReason, "The controller of "+target.Kind+" starts: what there is of the kind is being listed")
+		return decision.Unknown(torporv1alpha1.StopAdapterStartingReason, "The controller of "+target.Kind+" starts: what there is of the kind is being listed")
+	case is.Condition.State == conditional.Unknown: // A new leader has asked nobody yet.
+		return decision.Unknown(torporv1alpha1.StopAdapterStartingReason, fmt.Sprintf("Whether the API server serves %s/%s %s is being found out", target.Group, target.Version, target.Kind))
 	default:
-		return decision.False(torporv1alpha1.StopAdapterDormantReason, fmt.Sprintf("The API server does not serve %s/%s %s, or that is not known yet", target.Group, target.Version, target.Kind))
+		return decision.False(torporv1alpha1.StopAdapterDormantReason, fmt.Sprintf("The API server does not serve %s/%s %s", target.Group, target.Version, target.Kind))
 	}
 }

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -47,12 +46,20 @@ func TestAControllerThatIsTooLateIsNotKept(t *testing.T) {
 	}
 }
 
-// TestAControllerThatStartsIsNotSaidToLackItsKind has its informers list what there is.
+// TestAControllerThatStartsIsNotSaidToLackItsKind has one of which a new leader knows nothing yet, and one whose informers list what there is.
 func TestAControllerThatStartsIsNotSaidToLackItsKind(t *testing.T) {
 	a := adapterOf("first")
 	a.Spec.Target = torporv1alpha1.StopAdapterTarget{Group: "example.com", Version: "v1", Kind: "Thing"}
-	found := describeGroup(a, conditional.GroupStatus{Phase: conditional.Starting})
-	if strings.Contains(found.Message, "not serve") || !strings.Contains(found.Message, "starts") {
-		t.Errorf("expected that the controller starts, found %q", found.Message)
+	for name, row := range map[string]struct {
+		is   conditional.GroupStatus
+		want string
+	}{
+		"nothing is known":      {conditional.GroupStatus{}, "Unknown AdapterStarts"},
+		"it lists":              {conditional.GroupStatus{Phase: conditional.Starting, Condition: conditional.Status{State: conditional.True}}, "Unknown AdapterStarts"},
+		"the kind is not there": {conditional.GroupStatus{Phase: conditional.Dormant, Condition: conditional.Status{State: conditional.False}}, "False KindNotServed"},
+	} {
+		if found := describeGroup(a, row.is); string(found.Status)+" "+found.Reason != row.want {
+			t.Errorf("%s: expected %q, found %+v", name, row.want, found)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
+	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/reconcile"
 	"github.com/torpor-dev/torpor/internal/slumber"
 	"github.com/torpor-dev/torpor/internal/stopadapter"
+	"github.com/torpor-dev/torpor/internal/stoppable"
 )
 
 const (
@@ -168,13 +170,16 @@ func (c Controller) annotateStop(ctx context.Context, name string, write memberW
 	return reconcile.ApplyObserved(ctx, c.client, applied, Name+"-"+name)
 }
 
-// finalize lets everything start that a deleted Slumber has stopped: what the cache lacks, too, since nobody else would ever start it. A manager that
-// has just begun waits for the kinds that are not announced yet.
+// finalize lets everything start that a deleted Slumber has stopped: what the cache lacks, too, since nobody else would ever start it, and workloads
+// that nobody stops now, but perhaps did. A manager that has just begun waits for the kinds that are not announced yet.
 func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (time.Duration, error) {
 	var failures []error
-	missing := listKindNames(s)
-	for _, kind := range c.listKinds() {
+	missing, announced := listKindNames(s), c.listKinds()
+	for _, kind := range append(slices.Clone(announced), listUnannounced(announced)...) {
 		objects, isServed, err := listObjects(ctx, c.live, kind.Kind, s.Namespace)
+		if k8serrors.IsForbidden(err) && kind.reader == nil {
+			continue // The feature is not there, and perhaps never was.
+		}
 		failures = append(failures, err) // What serves or converts one kind holds up no other.
 		if isServed || err != nil {
 			missing = slices.DeleteFunc(missing, func(name string) bool { return name == kind.GVK.GroupKind().String() })
@@ -191,4 +196,14 @@ func (c Controller) finalize(ctx context.Context, s *torporv1alpha1.Slumber) (ti
 		return min(left, awaitInterval), errors.Join(failures...)
 	}
 	return 0, errors.Join(failures...)
+}
+
+// listUnannounced returns the workloads that are not announced.
+func listUnannounced(announced []readableKind) (all []readableKind) {
+	for _, kind := range stoppable.ListWorkloads() {
+		if !slices.ContainsFunc(announced, func(known readableKind) bool { return known.GVK.GroupKind() == kind.GVK.GroupKind() }) {
+			all = append(all, readableKind{Kind: kind})
+		}
+	}
+	return all
 }

@@ -331,12 +331,12 @@ func TestMembersOfEveryKindSleep(t *testing.T) {
 		return testenv.ErrorIf(len(db.Status.ScheduledStops) != 1 || len(app.Status.ScheduledStops) != 1 || len(inDeployment) != 1 || inDeployment[0].Stops[0].By != "Slumber nights",
 			"found %+v, %+v and %+v", db.Status.ScheduledStops, app.Status.ScheduledStops, shop.Annotations)
 	})
+	members.RemoveKind(t.Context(), deployments)
 	testenv.ExpectNoError(t, env.Client.Delete(t.Context(), s))
-	testenv.Eventually(t, "a Slumber that goes takes its annotation along", func() error {
+	testenv.Eventually(t, "a Slumber that goes takes its annotation along, although nobody stops Deployments any more", func() error {
 		err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(shop), shop)
 		return testenv.ErrorIf(err != nil || len(stopadapter.ReadSwitch(shop).Scheduled) > 0, "found %v: %v", shop.Annotations, err)
 	})
-	members.RemoveKind(t.Context(), deployments)
 }
 
 // memberReader counts what is read whole past the cache, and may refuse it.

@@ -28,7 +28,7 @@ func TestHealth(t *testing.T) {
 		"a cluster that is to sleep now":          "Progressing: nobody has acted on what is asked for",
 		"a database that is to be left alone now": "Progressing: nobody has acted on what is asked for",
 		"a schedule that is asleep":               "Healthy: asleep", "a schedule that needs somebody": "Degraded: a cluster does not wake",
-		"an adapter that runs": "Healthy: runs", "an adapter whose kind is not installed": "Suspended: not served", "an adapter without rights": "Degraded: grant a role",
+		"an adapter that runs": "Healthy: runs", "an adapter whose kind is not installed": "Suspended: not served", "an adapter that begins": "Progressing: being found out", "an adapter without rights": "Degraded: grant a role",
 	}
 	for name, obj := range listStatuses(t) {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,7 @@ func TestKstatusReadsWhatIsAsWishedAsCurrent(t *testing.T) {
 		"an app that runs": status.CurrentStatus, "an app that is stopped": status.CurrentStatus, "an app that starts": status.InProgressStatus,
 		"an app of which more is asked": status.InProgressStatus,
 		"a schedule that is asleep":     status.CurrentStatus, "a schedule that needs somebody": status.FailedStatus,
-		"an adapter that runs": status.CurrentStatus, "an adapter whose kind is not installed": status.InProgressStatus, "an adapter without rights": status.InProgressStatus,
+		"an adapter that runs": status.CurrentStatus, "an adapter whose kind is not installed": status.InProgressStatus, "an adapter that begins": status.InProgressStatus, "an adapter without rights": status.InProgressStatus,
 	}
 	all, err := statuses.List()
 	if err != nil {
