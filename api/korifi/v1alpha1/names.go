@@ -164,7 +164,7 @@ const (
 	AddressPublishedReason = "AddressPublished"
 	// GatewayRefusedReason: the gateway has refused the address; the message is its own.
 	GatewayRefusedReason = "GatewayRefused"
-	// AddressTakenReason: an older CFRoute has the address.
+	// AddressTakenReason: an older CFRoute has the address, or one of another namespace the host.
 	AddressTakenReason = "AddressTaken"
 	// AddressInvalidReason: the host, the path or the protocol of the address cannot be served.
 	AddressInvalidReason = "AddressInvalid"

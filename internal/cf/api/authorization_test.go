@@ -220,6 +220,24 @@ func TestObjectsOfOthersLookAbsent(t *testing.T) {
 	}
 }
 
+// TestHostIsForOneSpace asks for a path of a host that another space has: whoever had it would be sent the passwords of that space's users.
+func TestHostIsForOneSpace(t *testing.T) {
+	e := shared.Get(t)
+	mine, theirs := e.createSpace(t), e.createSpace(t)
+	alice := e.callerNamed(t, "alice")
+	domain := alice.get(t, "/v3/domains").field(t, "resources.0.guid")
+	request := func(space, path string) string {
+		return `{"host":"h-` + mine + `","path":"` + path + `","relationships":{"space":{"data":{"guid":"` + space + `"}},"domain":{"data":{"guid":"` + domain + `"}}}}`
+	}
+	alice.expect(t, http.StatusCreated, "POST /v3/routes", request(mine, ""))
+	const reserved = "Routes for this host and domain have been reserved for another space"
+	alice.expect(t, http.StatusUnprocessableEntity, "POST /v3/routes", request(theirs, "/login"), "errors.0.detail="+reserved+"; choose another host")
+	address := "h-" + mine + ".example.com/login"
+	alice.expect(t, http.StatusUnprocessableEntity, "POST /v3/spaces/"+theirs+"/actions/apply_manifest",
+		`{"applications":[{"name":"shop","docker":{"image":"x"},"routes":[{"route":"`+address+`"}]}]}`, "errors.0.detail=For application 'shop': "+reserved+": '"+address+"'; choose another host")
+	alice.expect(t, http.StatusCreated, "POST /v3/routes", request(mine, "/login"))
+}
+
 func (e *testEnv) anyBinding(t *testing.T, namespace string) string {
 	t.Helper()
 	var bindings rbacv1.RoleBindingList

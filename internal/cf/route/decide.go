@@ -18,6 +18,7 @@ import (
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/cf/process"
+	"github.com/torpor-dev/torpor/internal/cf/revision"
 	"github.com/torpor-dev/torpor/internal/decision"
 )
 
@@ -50,7 +51,7 @@ type Observed struct {
 	Publisher Publisher
 	// Domain is nil if there is none, or if an older one has its name.
 	Domain *korifiv1alpha1.CFDomain
-	// Holder is the older route that has the address, as NAMESPACE/NAME; empty if there is none.
+	// Holder is the older route that keeps it from the address, as NAMESPACE/NAME; empty if there is none.
 	Holder string
 	// Apps are those of the destinations that are there, and Processes theirs, by app and type.
 	Apps      map[string]*korifiv1alpha1.CFApp
@@ -124,9 +125,30 @@ func CheckAddress(spec korifiv1alpha1.CFRouteSpec) string {
 // HostOf returns the host as it counts: names do not tell capitals apart.
 func HostOf(spec korifiv1alpha1.CFRouteSpec) string { return strings.ToLower(spec.Host) }
 
-// AddressKey is the same for two routes if they have one address.
-func AddressKey(spec korifiv1alpha1.CFRouteSpec) string {
-	return spec.DomainRef.Namespace + "/" + spec.DomainRef.Name + "/" + HostOf(spec) + spec.Path
+// HostKey is the same for two routes if they have one host.
+func HostKey(spec korifiv1alpha1.CFRouteSpec) string {
+	return spec.DomainRef.Namespace + "/" + spec.DomainRef.Name + "/" + HostOf(spec)
+}
+
+// FindHolder returns the older route that keeps another from its address, among those of its host; nil if none does. A host is for the
+// space of its oldest route, as in Cloud Controller, whatever the paths: the longer path wins, so that who else had one below it would be
+// sent what is meant for that space, such as passwords.
+func FindHolder(obj *korifiv1alpha1.CFRoute, ofHost []*korifiv1alpha1.CFRoute) *korifiv1alpha1.CFRoute {
+	holder := obj
+	for _, other := range ofHost {
+		if revision.CompareByAge(other, holder) < 0 {
+			holder = other
+		}
+	}
+	if holder.Namespace != obj.Namespace {
+		return holder
+	}
+	for _, other := range ofHost {
+		if other.Namespace == obj.Namespace && other.Spec.Path == obj.Spec.Path && revision.CompareByAge(other, obj) < 0 {
+			return other
+		}
+	}
+	return nil
 }
 
 // FQDN returns the name of an address.
@@ -146,7 +168,7 @@ func findProblem(o Observed) (decision.Condition, bool) {
 	}
 	if o.Holder != "" {
 		return decision.False(korifiv1alpha1.AddressTakenReason,
-			"expected an address that no other route has, found an older one of it; choose another host or path"), true
+			"expected an address that no other route has, and a host that no other space has, found an older one of it; choose another"), true
 	}
 	return decision.Condition{}, false
 }

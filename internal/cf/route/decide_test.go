@@ -141,3 +141,18 @@ func TestReadyIsWhatTheGatewaySays(t *testing.T) {
 		}
 	}
 }
+
+func TestHostIsForTheSpaceOfItsOldestRoute(t *testing.T) {
+	at := func(second int64, space, path string) *korifiv1alpha1.CFRoute {
+		return &korifiv1alpha1.CFRoute{
+			ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: space + path, CreationTimestamp: metav1.Unix(second, 0)}, Spec: korifiv1alpha1.CFRouteSpec{Path: path},
+		}
+	}
+	first, below, own, again := at(1, "a", ""), at(2, "b", "/login"), at(3, "a", "/login"), at(4, "a", "/login")
+	ofHost := []*korifiv1alpha1.CFRoute{again, own, below, first}
+	for obj, want := range map[*korifiv1alpha1.CFRoute]*korifiv1alpha1.CFRoute{first: nil, below: first, own: nil, again: own} {
+		if found := FindHolder(obj, ofHost); found != want {
+			t.Errorf("%s/%s: expected %v, found %v", obj.Namespace, obj.Name, want, found)
+		}
+	}
+}

@@ -82,7 +82,7 @@ func getRouteReservation(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	found, err := r.Store.FindRoute(ctx, repositories.NewRouteSpec(domain, r.query().Get("host"), r.query().Get("path")))
+	found, _, err := r.Store.FindRoute(ctx, repositories.NewRouteSpec(domain, r.query().Get("host"), r.query().Get("path")))
 	return respond(map[string]bool{"matching_route": found != nil}, err)
 }
 

@@ -72,12 +72,12 @@ func (r *Request) checkRoutes(ctx context.Context, wanted payloads.ManifestApp) 
 		if err != nil {
 			return err
 		}
-		taken, err := r.Store.FindRoute(ctx, spec)
+		_, holder, err := r.Store.FindRoute(ctx, spec)
 		if err != nil {
 			return err
 		}
-		if wrong := route.CheckAddress(spec); wrong != "" || taken != nil && taken.Namespace != r.guid() {
-			return apierrors.NewUnprocessableEntity(fmt.Sprintf("For application '%s': %s", wanted.Name, cmp.Or(wrong, "the route '"+address.Route+"' is another space's; choose another")))
+		if wrong := route.CheckAddress(spec); wrong != "" || holder != "" && holder != r.guid() {
+			return apierrors.NewUnprocessableEntity(fmt.Sprintf("For application '%s': %s", wanted.Name, cmp.Or(wrong, repositories.HostReserved+": '"+address.Route+"'; choose another host")))
 		}
 	}
 	return nil
@@ -119,11 +119,11 @@ func findDomain(domains []*korifiv1alpha1.CFDomain, address payloads.ManifestRou
 
 // mapRoute leads an address of the app's space to the app, and makes the route if there is none.
 func (r *Request) mapRoute(ctx context.Context, app *korifiv1alpha1.CFApp, spec korifiv1alpha1.CFRouteSpec) error {
-	obj, err := r.Store.FindRoute(ctx, spec)
+	obj, holder, err := r.Store.FindRoute(ctx, spec)
 	if err != nil {
 		return err
 	}
-	if obj == nil || obj.Namespace != app.Namespace {
+	if obj == nil || holder != app.Namespace {
 		if obj, err = r.Store.CreateRoute(ctx, r.Caller, app.Namespace, spec); err != nil {
 			return err
 		}

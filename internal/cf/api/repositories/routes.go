@@ -67,14 +67,19 @@ func (s *Store) ListRoutes(ctx context.Context, spaces []string) ([]*korifiv1alp
 	return listOfSpaces[*korifiv1alpha1.CFRoute](ctx, s, spaces, "list routes", func() client.ObjectList { return &korifiv1alpha1.CFRouteList{} })
 }
 
-// FindRoute returns the oldest route of an address, in whichever space it is; nil if there is none. A caller may be told that
-// there is one and no more, unless it is in the caller's space.
-func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) (*korifiv1alpha1.CFRoute, error) {
-	all, err := list[*korifiv1alpha1.CFRoute](ctx, s, "find the route", &korifiv1alpha1.CFRouteList{}, client.MatchingFields{byAddress: route.AddressKey(spec)})
+// FindRoute returns the oldest route of an address, nil if there is none, and the space that has the host, empty if none has. Others have
+// nothing at a host. A caller may be told that there is one and no more, unless it is in the caller's space.
+func (s *Store) FindRoute(ctx context.Context, spec korifiv1alpha1.CFRouteSpec) (found *korifiv1alpha1.CFRoute, space string, err error) {
+	all, err := list[*korifiv1alpha1.CFRoute](ctx, s, "find the route", &korifiv1alpha1.CFRouteList{}, client.MatchingFields{byHost: route.HostKey(spec)})
 	if err != nil || len(all) == 0 {
-		return nil, err
+		return nil, "", err
 	}
-	return slices.MinFunc(all, revision.CompareByAge), nil
+	slices.SortFunc(all, revision.CompareByAge)
+	space = all[0].Namespace
+	if i := slices.IndexFunc(all, func(r *korifiv1alpha1.CFRoute) bool { return r.Namespace == space && r.Spec.Path == spec.Path }); i >= 0 {
+		found = all[i]
+	}
+	return found, space, nil
 }
 
 // NewRouteSpec describes an address of a domain.
@@ -85,14 +90,20 @@ func NewRouteSpec(domain *korifiv1alpha1.CFDomain, host, path string) korifiv1al
 	}
 }
 
-// CreateRoute creates a route as the caller, unless a route has its address.
+// HostReserved is what Cloud Controller says of a host that another space has.
+const HostReserved = "Routes for this host and domain have been reserved for another space"
+
+// CreateRoute creates a route as the caller, unless a route has its address, or another space its host.
 func (s *Store) CreateRoute(ctx context.Context, caller *authorization.Caller, space string, spec korifiv1alpha1.CFRouteSpec) (*korifiv1alpha1.CFRoute, error) {
 	if wrong := route.CheckAddress(spec); wrong != "" {
 		return nil, apierrors.NewUnprocessableEntity(wrong)
 	}
-	taken, err := s.FindRoute(ctx, spec)
+	taken, holder, err := s.FindRoute(ctx, spec)
 	if err != nil {
 		return nil, err
+	}
+	if holder != "" && holder != space {
+		return nil, apierrors.NewUnprocessableEntity(HostReserved + "; choose another host")
 	}
 	if taken != nil {
 		return nil, apierrors.NewUnprocessableEntity("Route already exists with host '" + spec.Host + "' and path '" + spec.Path + "'; choose another")
@@ -149,10 +160,10 @@ func (s *Store) DeleteUnmappedRoute(ctx context.Context, caller *authorization.C
 	return apierrors.FromError(err, RouteResourceType)
 }
 
-// addressOf is how the cache finds a route by its address.
-func addressOf(o client.Object) []string {
+// hostOf is how the cache finds a route by its host.
+func hostOf(o client.Object) []string {
 	if r, ok := o.(*korifiv1alpha1.CFRoute); ok {
-		return []string{route.AddressKey(r.Spec)}
+		return []string{route.HostKey(r.Spec)}
 	}
 	return nil
 }

@@ -31,8 +31,8 @@ const (
 	// byGUID and byApp are indexes of the cache.
 	byGUID = "guid"
 	byApp  = "app"
-	// byAddress finds the routes of an address in all spaces.
-	byAddress = "address"
+	// byHost finds the routes of a host in all spaces.
+	byHost = "host"
 	// cacheTimeout bounds the wait until the cache shows what a caller has written.
 	cacheTimeout = 2 * time.Second
 )
@@ -87,7 +87,7 @@ func (s *Store) StartCache(ctx, living context.Context, ended chan<- error) erro
 			return fmt.Errorf("index the cache: %w", err)
 		}
 	}
-	if err := s.cache.IndexField(ctx, &korifiv1alpha1.CFRoute{}, byAddress, addressOf); err != nil {
+	if err := s.cache.IndexField(ctx, &korifiv1alpha1.CFRoute{}, byHost, hostOf); err != nil {
 		return fmt.Errorf("index the cache: %w", err)
 	}
 	for _, kind := range []client.Object{

@@ -34,9 +34,9 @@ const Name = "torpor-routes"
 
 // Fields by which the cache finds CFRoutes.
 const (
-	byAddress = "address"
-	byDomain  = "domain"
-	byApp     = "app"
+	byHost   = "host"
+	byDomain = "domain"
+	byApp    = "app"
 	// byAppOfProcess finds CFProcesses. It differs from the names of other controllers, whose indexes live in the same cache.
 	byAppOfProcess = "routedApp"
 )
@@ -76,7 +76,7 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	if c.owned, err = reconcile.NewLabelledCache(mgr, c.WatchNamespaces, labels.NewSelector().Add(*ofRoutes), kinds...); err != nil {
 		return fmt.Errorf("set up %s: %w", Name, err)
 	}
-	for field, valueOf := range map[string]func(*korifiv1alpha1.CFRoute) []string{byAddress: addressOf, byDomain: domainOf, byApp: appsOf} {
+	for field, valueOf := range map[string]func(*korifiv1alpha1.CFRoute) []string{byHost: hostOf, byDomain: domainOf, byApp: appsOf} {
 		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &korifiv1alpha1.CFRoute{}, field, indexRoutes(valueOf)); err != nil {
 			return fmt.Errorf("set up %s: index routes: %w", Name, err)
 		}
@@ -87,9 +87,9 @@ func (c Controller) SetupWithManager(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named(Name).
 		WithOptions(reconcile.WorkerOptions{Count: 5, PassTimeout: time.Minute}.Options()).
 		For(&korifiv1alpha1.CFRoute{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		// The next route of an address that is given back is served without delay. Times of creation have whole
-		// seconds, so that a new route can win a tie: the others of the address are looked at, too.
-		Watches(&korifiv1alpha1.CFRoute{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byAddress, addressOfObject)), builder.WithPredicates(addressChanged())).
+		// The next route of a host or an address that is given back is served without delay. Times of creation have whole
+		// seconds, so that a new route can win a tie: the others of the host are looked at, too.
+		Watches(&korifiv1alpha1.CFRoute{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byHost, hostOfObject)), builder.WithPredicates(addressChanged())).
 		Watches(&korifiv1alpha1.CFDomain{}, handler.EnqueueRequestsFromMapFunc(c.routesOfSameDomains)).
 		Watches(&korifiv1alpha1.CFApp{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, keyOfObject)), builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, scheduledStopsChanged()))).
 		Watches(&korifiv1alpha1.CFProcess{}, handler.EnqueueRequestsFromMapFunc(c.routesBy(byApp, appOfProcess)), builder.WithPredicates(predicate.GenerationChangedPredicate{}))

@@ -153,8 +153,22 @@ func TestOldestRouteHasTheAddress(t *testing.T) {
 	e.expectReason(t, second, korifiv1alpha1.AddressTakenReason)
 	e.expectReason(t, first, korifiv1alpha1.AddressPublishedReason)
 	e.expectNoHTTPRoute(t, second)
-	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), first))
+	// What is sent to a host is for the space that has it, also below a path of its own, as Cloud Controller has it.
+	below := second.DeepCopy()
+	below.ObjectMeta, below.Spec.Path = metav1.ObjectMeta{Namespace: theirs, Name: "below"}, "/login"
+	below.Spec.Destinations[0].GUID = "below-app"
+	e.ExpectCreated(t, below)
+	e.expectReason(t, below, korifiv1alpha1.AddressTakenReason)
+	e.expectNoHTTPRoute(t, below)
+	own := below.DeepCopy()
+	own.ObjectMeta = metav1.ObjectMeta{Namespace: mine, Name: "below"}
+	e.ExpectCreated(t, own)
+	e.expectReason(t, own, korifiv1alpha1.AddressPublishedReason)
+	for _, obj := range []*korifiv1alpha1.CFRoute{first, own} {
+		testenv.ExpectNoError(t, e.Client.Delete(t.Context(), obj))
+	}
 	e.expectReason(t, second, korifiv1alpha1.AddressPublishedReason)
+	e.expectReason(t, below, korifiv1alpha1.AddressPublishedReason)
 }
 
 // Times have whole seconds. A route that came later in the same second can be the first by name; the one before it hears of it.

@@ -11,7 +11,6 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	k8serrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -34,7 +33,7 @@ func (c Controller) observe(ctx context.Context, obj *korifiv1alpha1.CFRoute) (r
 	return seen, nil
 }
 
-// observeAddress finds the domain, and the route that has the address first. Who is first does not depend on what a cache has
+// observeAddress finds the domain, and the route that has the address, or its host, first. Who is first does not depend on what a cache has
 // seen earlier, but on when the API server made it.
 func (c Controller) observeAddress(ctx context.Context, seen *route.Observed) error {
 	ref := seen.Route.Spec.DomainRef
@@ -57,13 +56,15 @@ func (c Controller) observeAddress(ctx context.Context, seen *route.Observed) er
 	}
 	seen.Domain = &domain
 	var routes korifiv1alpha1.CFRouteList
-	if err := c.client.List(ctx, &routes, client.MatchingFields{byAddress: addressOfObject(seen.Route)}); err != nil {
-		return fmt.Errorf("list routes of the address: %w", err)
+	if err := c.client.List(ctx, &routes, client.MatchingFields{byHost: hostOfObject(seen.Route)}); err != nil {
+		return fmt.Errorf("list routes of the host: %w", err)
 	}
+	ofHost := make([]*korifiv1alpha1.CFRoute, len(routes.Items))
 	for i := range routes.Items {
-		if other := &routes.Items[i]; revision.CompareByAge(other, seen.Route) < 0 {
-			seen.Holder = other.Namespace + "/" + other.Name
-		}
+		ofHost[i] = &routes.Items[i]
+	}
+	if holder := route.FindHolder(seen.Route, ofHost); holder != nil {
+		seen.Holder = keyOfObject(holder)
 	}
 	return nil
 }
@@ -132,14 +133,14 @@ func indexRoutes(valueOf func(*korifiv1alpha1.CFRoute) []string) client.IndexerF
 	}
 }
 
-func addressOf(r *korifiv1alpha1.CFRoute) []string { return []string{addressOfObject(r)} }
+func hostOf(r *korifiv1alpha1.CFRoute) []string { return []string{hostOfObject(r)} }
 
-func addressOfObject(o client.Object) string {
+func hostOfObject(o client.Object) string {
 	r, ok := o.(*korifiv1alpha1.CFRoute)
 	if !ok {
 		return ""
 	}
-	return route.AddressKey(r.Spec)
+	return route.HostKey(r.Spec)
 }
 
 func domainOf(r *korifiv1alpha1.CFRoute) []string {
@@ -163,5 +164,5 @@ func appOfProcess(o client.Object) string {
 }
 
 func addressChanged() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return addressOfObject(e.ObjectOld) != addressOfObject(e.ObjectNew) }}
+	return reconcile.FieldChanged(func(r *korifiv1alpha1.CFRoute) any { return route.HostKey(r.Spec) + r.Spec.Path })
 }
