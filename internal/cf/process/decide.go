@@ -34,7 +34,7 @@ func Rules() []decision.Rule[Observed, Plan] {
 		{Name: "no droplet", When: func(o Observed) bool { return o.lacksTargetLRP() && o.NoDroplet != "" }, Then: planNoDroplet},
 		{Name: "create", When: Observed.lacksTargetLRP, Then: planCreate},
 		{Name: "scale", When: Observed.needsScaling, Then: planScale},
-		{Name: "retire older", When: func(o Observed) bool { _, _, found := o.nextToRetire(); return found }, Then: planRetire},
+		{Name: "retire replaced", When: func(o Observed) bool { _, _, found := o.nextToRetire(); return found }, Then: planRetire},
 
 		{Name: "canary waits", When: Observed.isCanaryComplete, Then: planCanaryWaits},
 		{Name: "deploying", When: func(o Observed) bool { return len(o.olderLRPs()) > 0 }, Then: planDeploying},

@@ -228,10 +228,10 @@ func TestDecide(t *testing.T) {
 			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 1), withPods(5, 1, 0)), decisionSummary{"scale", ScaleLRP{n5, 2}, deploying, drained, 0},
 		},
 		"a deployment stops an old instance when a new one is ready": {
-			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 1, 0)), decisionSummary{"retire older", ScaleLRP{n4, 2}, deploying, drained, 0},
+			observedApp(duringDeployment, withLRP(4, 3), withPods(4, 3, 0), withLRP(5, 2), withPods(5, 1, 0)), decisionSummary{"retire replaced", ScaleLRP{n4, 2}, deploying, drained, 0},
 		},
 		"a deployment deletes the LRP of the last old instance": {
-			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire older", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
+			observedApp(duringDeployment, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"retire replaced", DeleteLRPs{[]string{n4}}, deploying, drained, 0},
 		},
 		"race l: a deployment is not through while the old ones end": {
 			observedApp(duringDeployment, withDyingLRP(4), withPods(4, 0, 1), withLRP(5, 3), withPods(5, 3, 0)), decisionSummary{"yielding", Nothing{}, deploying, draining, left},
@@ -251,7 +251,7 @@ func TestDecide(t *testing.T) {
 		},
 		"of two older ones the older goes first": {
 			observedApp(duringDeployment, withLRP(3, 2), withPods(3, 2, 0), withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 1, 0)),
-			decisionSummary{"retire older", ScaleLRP{revision.LRPName(guid, 3), 1}, deploying, drained, 0},
+			decisionSummary{"retire replaced", ScaleLRP{revision.LRPName(guid, 3), 1}, deploying, drained, 0},
 		},
 		"a stop before the deployment still has to drain": {
 			observedApp(duringDeployment, withLRP(2, 3), withPods(2, 3, 0)), decisionSummary{"delete what has to go", DeleteLRPs{[]string{revision.LRPName(guid, 2)}}, starting, draining, 0},
@@ -265,6 +265,9 @@ func TestDecide(t *testing.T) {
 		},
 		"a cancelled deployment grows the old revision": {
 			observedApp(whenCancelled, withLRP(4, 1), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"scale", ScaleLRP{n4, 3}, starting, drained, 0},
+		},
+		"a cancelled deployment makes room for the old revision where a quota leaves none": {
+			observedApp(whenCancelled, wantingInstances(10), withLRP(4, 10), withPods(4, 6, 0), withLRP(5, 5), withPods(5, 5, 0)), decisionSummary{"retire replaced", ScaleLRP{n5, 4}, starting, drained, 0},
 		},
 		"a cancelled deployment keeps the new instances until the old ones serve": {
 			observedApp(whenCancelled, withLRP(4, 3), withPods(4, 1, 0), withLRP(5, 2), withPods(5, 2, 0)), decisionSummary{"starting", Nothing{}, starting, drained, 0},

@@ -51,7 +51,7 @@ func TestEveryStateIsHarmlessAndComesToRest(t *testing.T) {
 			})
 			used := explorer.Steps()
 			for _, r := range Rules() {
-				if used[r.Name] == 0 && !outside[r.Name] && (!row.overlap || !strict[r.Name]) && (!row.broken[1] || r.Name != "retire older") {
+				if used[r.Name] == 0 && !outside[r.Name] && (!row.overlap || !strict[r.Name]) && (!row.broken[1] || r.Name != "retire replaced") {
 					t.Errorf("expected a state for the rule %q, found none", r.Name)
 				}
 			}
@@ -98,7 +98,7 @@ func findUnsafe(w modelState, p Plan, decided modelState) []string {
 		}
 	}
 	after := decided.act()
-	if p.Rule == "retire older" && after.countStaying() < min(w.countStaying(), w.desired) {
+	if p.Rule == "retire replaced" && after.countStaying() < min(w.countStaying(), w.desired) {
 		wrong = append(wrong, "takes a ready instance that is needed")
 	}
 	if running := p.Ready.Status == metav1.ConditionTrue; running && w.started && w.pods[o.TargetRevision()].ready < w.desired {

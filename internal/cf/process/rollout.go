@@ -40,12 +40,18 @@ func (o Observed) isCanaryComplete() bool {
 	return share > 0 && o.podsOf(o.TargetRevision()).Ready >= share
 }
 
-// nextToRetire returns the next older LRP that has too many instances, and how many it may keep. Ready instances of the new
-// revision let as many older ones go, the oldest first, so that as many as are wanted stay ready throughout.
+// nextToRetire returns the next LRP beside the target's that has too many instances, and how many it may keep. Ready instances of the
+// target revision let as many others go, the oldest first, so that as many as are wanted stay ready throughout. Those of a cancelled
+// deployment go before all: where a quota leaves no room, what comes back could not grow beside them.
 func (o Observed) nextToRetire() (lrp ObservedLRP, keep int32, found bool) {
 	needed := max(0, o.Desired-o.podsOf(o.TargetRevision()).Ready)
 	if o.canaryInstances() > 0 {
 		needed = max(needed, 1)
+	}
+	for _, l := range o.LRPs {
+		if l.Revision > o.TargetRevision() && !l.Deleting && l.Instances > needed {
+			return l, needed, true
+		}
 	}
 	for _, l := range o.olderLRPs() {
 		kept := min(l.Instances, needed)
