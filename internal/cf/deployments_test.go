@@ -132,7 +132,8 @@ func TestCancelledFixFallsBackToTheRevisionThatServes(t *testing.T) {
 	h := a.watchHistory(t)
 	a.setCommand(t, "HOLLOW_CRASH=boom ./app")
 	a.waitUntilRunning(t)
-	first := a.createDeployment(t, "bad", rolling())
+	e.createBuild(t, a.name+"-2", "registry.example/app:2")
+	first := a.createDeployment(t, "bad", torporv1alpha1.CFDeploymentSpec{DropletRef: &torporv1alpha1.AppReference{Name: a.name + "-2"}})
 	a.waitForDeployment(t, first, torporv1alpha1.DeployingState)
 	a.waitForRevisions(t, "0", "1")
 	fix := a.createDeployment(t, "fix", rolling())
@@ -141,6 +142,9 @@ func TestCancelledFixFallsBackToTheRevisionThatServes(t *testing.T) {
 	a.patchDeployment(t, fix, `{"spec":{"cancelled":true}}`)
 	a.waitForDeployment(t, fix, torporv1alpha1.CanceledState)
 	a.expectOnlyRevision(t, "0")
+	if app := a.getApp(t); app.Spec.CurrentDropletRef.Name != a.name || app.Annotations[torporv1alpha1.DropletAnnotation] != a.name {
+		t.Errorf("expected the droplet of the revision that serves, found %+v, %v", app.Spec.CurrentDropletRef, app.Annotations)
+	}
 	if least, _ := h.countPods(); least < 3 {
 		t.Errorf("expected 3 ready Pods throughout, found %d", least)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -127,6 +128,41 @@ func TestDeploymentIsCancelled(t *testing.T) {
 	alice.expect(t, http.StatusOK, "POST "+path+"/actions/cancel", "")
 	bob.expect(t, http.StatusOK, "GET "+path, "", "status.value=FINALIZED", "status.reason=CANCELED")
 	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "")
+}
+
+// TestCancelThatIsTooLateIsRefused cancels a deployment of which the controllers say that nothing is left to come back.
+func TestCancelThatIsTooLateIsRefused(t *testing.T) {
+	e := shared.Get(t)
+	_, app := e.createShop(t, 2, started)
+	e.controllers.setIdle(app, true)
+	e.controllers.setUncancellable(app)
+	alice := e.callerNamed(t, "alice")
+	path := "/v3/deployments/" + alice.expect(t, http.StatusCreated, "POST /v3/deployments", `{`+relatedTo(app)+`}`).field(t, "guid")
+	alice.expect(t, http.StatusUnprocessableEntity, "POST "+path+"/actions/cancel", "", "errors.0.detail="+tooLateToCancel)
+}
+
+// TestCancelRestoresWhatServes cancels twice: the second time, what comes back is not the revision with the number before.
+func TestCancelRestoresWhatServes(t *testing.T) {
+	e := shared.Get(t)
+	_, app := e.createShop(t, 2, started)
+	alice := e.callerNamed(t, "alice")
+	env := "/v3/apps/" + app + "/environment_variables"
+	alice.expect(t, http.StatusOK, "PATCH "+env, `{"var":{"COLOUR":"red"}}`)
+	alice.expect(t, http.StatusOK, "POST /v3/apps/"+app+"/actions/restart", "", "revision=1")
+	alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/processes/web/stats", "", "resources.1.state=RUNNING")
+	e.controllers.setIdle(app, true) // Its first instances go on to be what serves.
+	for i, colour := range []string{"green", "blue"} {
+		alice.expect(t, http.StatusOK, "PATCH "+env, `{"var":{"COLOUR":"`+colour+`"}}`)
+		deployed := alice.expect(t, http.StatusCreated, "POST /v3/deployments", `{`+relatedTo(app)+`}`, "revision.version="+strconv.Itoa(i+2))
+		testenv.Eventually(t, "the revision keeps its settings", func() error {
+			if r := alice.get(t, "/v3/revisions/"+app+"-"+strconv.Itoa(i+2)+"/environment_variables"); r.field(t, "var.COLOUR") != colour {
+				return errorFound(r)
+			}
+			return nil
+		})
+		alice.expect(t, http.StatusOK, "POST /v3/deployments/"+deployed.field(t, "guid")+"/actions/cancel", "")
+		alice.expect(t, http.StatusOK, "GET "+env, "", "var.COLOUR=red")
+	}
 }
 
 // Where the configurations of admission are not installed, or leave a space out, nobody counts revisions.

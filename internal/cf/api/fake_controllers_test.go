@@ -30,8 +30,8 @@ import (
 type fakeControllers struct {
 	client client.Client
 	mu     sync.Mutex
-	// idle apps are left alone; crashing ones crash.
-	idle, crashing map[string]bool
+	// idle apps are left alone; crashing ones crash; of uncancellable ones nothing is left to come back.
+	idle, crashing, uncancellable map[string]bool
 	// namespaces are those that exist.
 	namespaces map[string]bool
 }
@@ -43,7 +43,7 @@ const spaceWithoutNamespace = "without-namespace"
 
 func startFakeControllers(t testing.TB, env *testenv.Environment) *fakeControllers {
 	t.Helper()
-	f := &fakeControllers{client: env.Client, idle: map[string]bool{}, crashing: map[string]bool{}, namespaces: map[string]bool{}}
+	f := &fakeControllers{client: env.Client, idle: map[string]bool{}, crashing: map[string]bool{}, uncancellable: map[string]bool{}, namespaces: map[string]bool{}}
 	testenv.RunInBackground(t, "the fake controllers", func(ctx context.Context) error {
 		wait.UntilWithContext(ctx, f.reconcileAll, fakeControllerInterval)
 		return nil
@@ -62,6 +62,14 @@ func (f *fakeControllers) setCrashing(app string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.crashing[app] = true
+}
+
+const tooLateToCancel = "it was too late to cancel"
+
+func (f *fakeControllers) setUncancellable(app string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.uncancellable[app] = true
 }
 
 // reconcileAll looks at every object once; what fails is tried again in the next pass. A pass is quick however many objects the
@@ -211,7 +219,7 @@ func (f *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alph
 		return
 	}
 	f.mu.Lock()
-	idle := f.idle[app.Name]
+	idle, uncancellable := f.idle[app.Name], f.uncancellable[app.Name]
 	f.mu.Unlock()
 	s := &d.Status
 	s.ObservedGeneration, s.Value, s.Reason = d.Generation, torporv1alpha1.ActiveDeployment, torporv1alpha1.DeployingState
@@ -227,6 +235,8 @@ func (f *fakeControllers) advanceDeployment(ctx context.Context, d *torporv1alph
 			return
 		}
 		s.Revision, _, _ = revision.ReadRevision(&app)
+	case d.Spec.Cancelled && uncancellable:
+		s.Message = tooLateToCancel
 	case d.Spec.Cancelled:
 		s.Value, s.Reason = torporv1alpha1.FinalizedDeployment, torporv1alpha1.CanceledState
 	case idle:

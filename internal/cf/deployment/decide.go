@@ -52,6 +52,8 @@ type Plan struct {
 	// Prepare records what runs before the revision begins; Revision is the one that the deployment began, 0 while it is not known.
 	Prepare  bool
 	Revision int64
+	// Droplet is that of the revision which CancelRevision brings back.
+	Droplet string
 	// LookAgain asks for another pass soon, because no event would cause one.
 	LookAgain bool
 	// Expired are what DeleteExpired deletes.
@@ -95,7 +97,7 @@ func Decide(o Observed) Plan {
 	case o.App.Spec.DesiredState != korifiv1alpha1.StartedState:
 		return Plan{State: torporv1alpha1.SupersededState, Why: "the app was stopped"}
 	case AwaitsCancel(d, o.App) && canComeBack(o.LRPs, current, lastStop):
-		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Why: "take it back"}
+		return Plan{State: torporv1alpha1.CancelingState, Revision: current, Do: CancelRevision, Droplet: findDropletBefore(o, current, lastStop), Why: "take it back"}
 	}
 	p := planProgress(o, current, cancelled)
 	p.Revision = current
@@ -132,6 +134,29 @@ func canComeBack(lrps []eiriniv1.LRP, current, lastStop int64) bool {
 		}
 	}
 	return len(hasEarlier) > 0
+}
+
+// findDropletBefore returns the droplet of the revision that comes back when the current one is cancelled. It is that of the web process,
+// or of all others if there is none. Where the app does not remember it, what ran when the deployment began is taken.
+func findDropletBefore(o Observed, current, lastStop int64) string {
+	byType := map[bool][]revision.ExistingRevision{}
+	for i := range o.LRPs {
+		if l := &o.LRPs[i]; l.DeletionTimestamp.IsZero() {
+			isWeb := l.Labels[korifiv1alpha1.ProcessTypeLabel] == korifiv1alpha1.WebProcess
+			byType[isWeb] = append(byType[isWeb], revision.ExistingRevision{Number: revision.ParseVersion(l.Spec.Version), Serves: l.Status.Replicas > 0})
+		}
+	}
+	existing := byType[true]
+	if len(existing) == 0 {
+		existing = byType[false]
+	}
+	target := revision.SelectTargetRevision(current, lastStop, true, existing)
+	for _, r := range revision.ListRestarts(o.App) {
+		if r.Revision == target && r.Droplet != "" {
+			return r.Droplet
+		}
+	}
+	return o.Deployment.Status.FormerDroplet
 }
 
 // CountSteps returns how often a canary waits; 0 for another deployment.
@@ -174,12 +199,12 @@ func planProgress(o Observed, current int64, cancelled bool) Plan {
 	}
 }
 
-// ChangeApp makes the change of the app that an action asks for.
-func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, do Action) {
+// ChangeApp makes the change of the app that a plan asks for.
+func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, plan Plan) {
 	if app.Annotations == nil {
 		app.Annotations = map[string]string{}
 	}
-	switch do {
+	switch plan.Do {
 	case BeginRevision:
 		app.Annotations[torporv1alpha1.DeploymentAnnotation] = d.Name
 		if app.Spec.DesiredState == korifiv1alpha1.StartedState { // The revision of a stopped app began when it was stopped.
@@ -195,8 +220,8 @@ func ChangeApp(app *korifiv1alpha1.CFApp, d *torporv1alpha1.CFDeployment, do Act
 		}
 	case CancelRevision:
 		app.Annotations[torporv1alpha1.CancelledDeploymentAnnotation] = d.Name
-		if d.Status.FormerDroplet != "" {
-			app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: d.Status.FormerDroplet}
+		if plan.Droplet != "" {
+			app.Spec.CurrentDropletRef = &korifiv1alpha1.Reference{Name: plan.Droplet}
 		}
 	case DoNothing, DeleteExpired:
 	}

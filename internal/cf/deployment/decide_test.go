@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	eiriniv1 "github.com/torpor-dev/torpor/api/eirini/v1"
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
 	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
@@ -39,6 +40,33 @@ func TestContinuedCanaryIsNotPausedAgain(t *testing.T) {
 				t.Errorf("expected %s, found %+v", row.want, p)
 			}
 		})
+	}
+}
+
+// Two deployments are under way, of which the first is as bad: to cancel the second brings the droplet back that serves.
+func TestCancelBringsTheDropletBackThatServes(t *testing.T) {
+	d := &torporv1alpha1.CFDeployment{ObjectMeta: metav1.ObjectMeta{Name: "d"}, Spec: torporv1alpha1.CFDeploymentSpec{Cancelled: true}}
+	d.Status.FormerDroplet = "bad"
+	app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		korifiv1alpha1.RevisionAnnotation: "2", korifiv1alpha1.LastStopRevisionAnnotation: "0", torporv1alpha1.DeploymentAnnotation: "d",
+	}}}
+	app.Spec.DesiredState = korifiv1alpha1.StartedState
+	app.Status.Restarts = []korifiv1alpha1.Restart{{Revision: 2, Droplet: "fix"}, {Revision: 1, Droplet: "bad"}, {Revision: 0, Droplet: "good"}}
+	lrp := func(processType string, revision string, ready int32) eiriniv1.LRP {
+		return eiriniv1.LRP{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{korifiv1alpha1.ProcessGUIDLabel: processType, korifiv1alpha1.ProcessTypeLabel: processType}},
+			Spec:       eiriniv1.LRPSpec{Version: revision}, Status: eiriniv1.LRPStatus{Replicas: ready},
+		}
+	}
+	for want, lrps := range map[string][]eiriniv1.LRP{
+		"good": {lrp("web", "0", 3), lrp("web", "1", 0), lrp("web", "2", 1), lrp("worker", "1", 1)},
+		"bad":  {lrp("worker", "0", 0), lrp("worker", "1", 1), lrp("worker", "2", 0)},
+	} {
+		p := Decide(Observed{Deployment: d, App: app, LRPs: lrps})
+		after := app.DeepCopy()
+		if ChangeApp(after, d, p); p.Do != CancelRevision || after.Spec.CurrentDropletRef.Name != want {
+			t.Errorf("expected the droplet %s, found %+v and %+v", want, p, after.Spec.CurrentDropletRef)
+		}
 	}
 }
 

@@ -137,6 +137,15 @@ func (o Observed) TargetRevision() int64 {
 // ReadTargetRevision returns the revision whose instances people see: the app's, or the one that came back when its deployment
 // was cancelled.
 func ReadTargetRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
+	return selectTarget(app, process, revision.IsCancelled(app))
+}
+
+// ReadRevisionBefore returns the revision of a process that comes back if the app's deployment is cancelled; the app's if none can.
+func ReadRevisionBefore(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess) int64 {
+	return selectTarget(app, process, true)
+}
+
+func selectTarget(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFProcess, cancelled bool) int64 {
 	current, lastStop, _ := revision.ReadRevision(app)
 	var existing []revision.ExistingRevision
 	for _, r := range process.Status.Revisions {
@@ -145,7 +154,7 @@ func ReadTargetRevision(app *korifiv1alpha1.CFApp, process *korifiv1alpha1.CFPro
 			existing = append(existing, revision.ExistingRevision{Number: r.Revision, Serves: r.Ready > 0})
 		}
 	}
-	return revision.SelectTargetRevision(current, lastStop, revision.IsCancelled(app), existing)
+	return revision.SelectTargetRevision(current, lastStop, cancelled, existing)
 }
 
 // ServingRevisions returns the revisions before the one that people see which a deployment lets serve: those since the last stop that

@@ -17,6 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
+	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
 )
 
@@ -190,18 +191,29 @@ func cancelDeployment(ctx context.Context, r *Request) (Response, error) {
 		response.Warnings = []string{"The controllers have not taken the deployment back yet. What was set for it stays: look at the environment, the commands and the health checks before the next restart."}
 	case deployment.Status.Reason == torporv1alpha1.CancelingState || deployment.Status.Reason == torporv1alpha1.CanceledState:
 		err = r.restoreBefore(ctx, deployment)
+	default:
+		err = apierrors.NewUnprocessableEntity(deployment.Status.Message)
 	}
 	return response, err
 }
 
-// restoreBefore gives an app the settings of the revision before that of a deployment.
+// restoreBefore gives an app the settings of the revision that comes back in place of that of a deployment, or of the one before it if
+// that is not known: its number says nothing, because a cancelled one has a number too.
 func (r *Request) restoreBefore(ctx context.Context, deployment *torporv1alpha1.CFDeployment) error {
 	app, err := r.Store.GetAppInSpace(ctx, r.Caller, deployment.Namespace, deployment.Spec.AppRef.Name)
 	if err != nil {
 		return err
 	}
+	web, err := r.Store.GetProcessByType(ctx, app, korifiv1alpha1.WebProcess)
+	if ignoreNotFound(err) != nil {
+		return err
+	}
+	before := deployment.Status.Revision - 1
+	if web != nil {
+		before = min(before, process.ReadRevisionBefore(app, web))
+	}
 	for _, revision := range presenter.KnownRevisions(app) {
-		if revision.Revision < deployment.Status.Revision {
+		if revision.Revision <= before {
 			return r.restoreRevision(ctx, app, revision)
 		}
 	}

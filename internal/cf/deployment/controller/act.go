@@ -16,7 +16,7 @@ func (c Controller) act(ctx context.Context, seen deployment.Observed, plan depl
 	switch plan.Do {
 	case deployment.BeginRevision, deployment.CancelRevision:
 		after := seen.App.DeepCopy()
-		deployment.ChangeApp(after, seen.Deployment, plan.Do)
+		deployment.ChangeApp(after, seen.Deployment, plan)
 		if err := reconcile.PatchObserved(ctx, c.client, seen.App, after, Name); err != nil {
 			return fmt.Errorf("change the app: %w", err)
 		}
