@@ -3,10 +3,12 @@
 package controller
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
@@ -15,7 +17,26 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/podstatus"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/decision"
+	"github.com/torpor-dev/torpor/internal/reconcile"
 )
+
+// What keeps an LRP from being made, such as a quota, does not go away by itself, and clients show only what is Blocked.
+func TestAStartThatIsRefusedIsBlocked(t *testing.T) {
+	t.Parallel()
+	c := Controller{Metrics: NewMetrics(), Clock: clock.RealClock{}}
+	for do, want := range map[process.Action]string{
+		process.CreateLRP{Name: "new", Instances: 1}: korifiv1alpha1.BlockedReason, process.ScaleLRP{Name: "old", Instances: 2}: korifiv1alpha1.StartingReason,
+	} {
+		obj := &korifiv1alpha1.CFProcess{}
+		plan := process.Plan{Do: do, Ready: decision.False(korifiv1alpha1.StartingReason, "0 of 1 instances are ready")}
+		c.report(obj, &observation{process: obj}, plan, &reconcile.RefusedError{Message: "exceeded quota: small"})
+		ready := meta.FindStatusCondition(obj.Status.Conditions, korifiv1alpha1.ReadyCondition)
+		if ready.Reason != want || !strings.HasSuffix(ready.Message, "exceeded quota: small") {
+			t.Errorf("%T: expected %s and why, found %+v", do, want, ready)
+		}
+	}
+}
 
 // A revision is first ready once: an only instance that crashed on the third day, and came back, did not take three days to start.
 func TestARevisionIsFirstReadyOnce(t *testing.T) {

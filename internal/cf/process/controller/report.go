@@ -21,6 +21,10 @@ import (
 func (c Controller) report(obj *korifiv1alpha1.CFProcess, seen *observation, plan process.Plan, refused *reconcile.RefusedError) reconcile.FollowUp {
 	if refused != nil {
 		plan.Ready.Message += "; " + refused.Error()
+		if _, starts := plan.Do.(process.CreateLRP); starts {
+			// Clients show what blocks a start, and not what they think goes on by itself.
+			plan.Ready = decision.False(korifiv1alpha1.BlockedReason, plan.Ready.Message)
+		}
 	}
 	c.Metrics.trackDrain(obj.UID, plan.Draining.Status == metav1.ConditionTrue && !seen.Deleted, seen.Now)
 	before, status := obj.Status.DeepCopy(), &obj.Status
