@@ -91,6 +91,20 @@ func TestAFailedManifestNamesWhatItApplied(t *testing.T) {
 	alice.expect(t, http.StatusOK, "GET /v3/apps?space_guids="+space, "", "resources#=1", "resources.0.name=first")
 }
 
+// An app whose making was cut off before it had its environment could not start, and a push finds it as if it had one.
+func TestPushRepairsAnAppWithoutItsEnvironment(t *testing.T) {
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, stopped)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: app + "-env"}}
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), secret))
+	alice := e.callerNamed(t, "alice")
+	alice.expect(t, http.StatusAccepted, "POST /v3/spaces/"+space+"/actions/apply_manifest", `{"applications":[{"name":"shop"}]}`)
+	testenv.ExpectNoError(t, e.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret))
+	if len(secret.OwnerReferences) != 1 || secret.OwnerReferences[0].Name != app {
+		t.Errorf("expected the app to own it, found %v", secret.OwnerReferences)
+	}
+}
+
 func TestListIsReadPageByPage(t *testing.T) {
 	e := shared.Get(t)
 	const apps, perPage = 5, "2"

@@ -187,8 +187,8 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 	}
 	if app == nil {
 		app, err = r.Store.CreateApp(ctx, r.Caller, repositories.CreateAppMessage{Name: wanted.Name, Space: space, Lifecycle: lifecycleOf(wanted)})
-	} else if wished := lifecycleOf(wanted); r.Builder != nil && wished.Type == app.Spec.Lifecycle.Type {
-		app, err = r.Store.SetBuildpacks(ctx, r.Caller, app, wished.Data)
+	} else {
+		app, err = r.repairApp(ctx, app, lifecycleOf(wanted))
 	}
 	if err == nil && !wanted.Metadata.IsEmpty() {
 		_, err = r.Store.UpdateApp(ctx, r.Caller, app, "", wanted.Metadata)
@@ -208,6 +208,17 @@ func (r *Request) applyApp(ctx context.Context, space string, wanted payloads.Ma
 		return "", err
 	}
 	return r.applyRoutes(ctx, app, wanted)
+}
+
+// repairApp makes what a push expects of an app that is there, and changes how its code is built.
+func (r *Request) repairApp(ctx context.Context, app *korifiv1alpha1.CFApp, wished korifiv1alpha1.Lifecycle) (*korifiv1alpha1.CFApp, error) {
+	if err := r.Store.RepairEnvironment(ctx, r.Caller, app); err != nil {
+		return nil, err
+	}
+	if r.Builder == nil || wished.Type != app.Spec.Lifecycle.Type {
+		return app, nil
+	}
+	return r.Store.SetBuildpacks(ctx, r.Caller, app, wished.Data)
 }
 
 // lifecycleOf returns how the droplets of an app are made.

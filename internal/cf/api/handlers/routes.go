@@ -59,7 +59,7 @@ func generalRoutes() []Route {
 		{patch, "/v3/spaces/{guid}", false, "its name, labels and annotations", "patch cfspaces in the org", withBody(updateSpace)},
 		{del, "/v3/spaces/{guid}", false, "delete a space with all that is in it; the job is over when it is gone", "delete cfspaces in the org", deleteSpace},
 		{post, "/v3/roles", false, "give a user a role: a RoleBinding of one of Torpor's ClusterRoles", "create rolebindings, bind clusterroles", withBody(createRole)},
-		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps, processes, routes and services of a manifest; of other parts that ask for something there is a warning", "create cfapps, cfprocesses, secrets, cfroutes, cfservicebindings", applyManifest},
+		{post, "/v3/spaces/{guid}/actions/apply_manifest", false, "apps, processes, routes and services of a manifest; of other parts that ask for something there is a warning", "create cfapps, cfprocesses, secrets, cfroutes, cfservicebindings; get secrets", applyManifest},
 		{get, "/v3/roles", false, "roles of users, not of groups, in spaces or orgs that are named: `space_guids`, `organization_guids`, `types`, `user_guids`, `include=user`", "list rolebindings", listRoles},
 		{del, "/v3/roles/{guid}", false, "take a role away", "get, delete rolebindings", deleteRole},
 		{get, "/v3/users", false, "the users that are asked for, because Kubernetes has no list of them: `usernames`, `guids`", "none", listUsers},

@@ -231,6 +231,22 @@ func (s *Store) GetEnvironment(ctx context.Context, caller *authorization.Caller
 	return vars, nil
 }
 
+// RepairEnvironment makes the Secret of an app's environment if its making was cut off before: without it the app never starts.
+func (s *Store) RepairEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp) error {
+	if app.Spec.EnvSecretName == "" {
+		return nil
+	}
+	// It is looked for first, because a quota that is full refuses also to make what is there.
+	err := caller.Client.Get(ctx, client.ObjectKey{Namespace: app.Namespace, Name: app.Spec.EnvSecretName}, &corev1.Secret{})
+	if k8serrors.IsNotFound(err) {
+		return s.SetEnvironment(ctx, caller, app, nil)
+	}
+	if err != nil {
+		return apierrors.FromError(err, AppResourceType)
+	}
+	return nil
+}
+
 // SetEnvironment changes the environment variables of an app's next revision; nil removes a variable.
 func (s *Store) SetEnvironment(ctx context.Context, caller *authorization.Caller, app *korifiv1alpha1.CFApp, vars map[string]*string) error {
 	// An app that was not made by this API may have no Secret yet.
