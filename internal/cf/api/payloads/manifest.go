@@ -105,6 +105,11 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 				return Manifest{}, err
 			}
 		}
+		app.Command = resetIfNull(app.parts, app.Command)
+		// encoding/json finds Processes too, which is no field of a manifest.
+		for j := range min(len(app.Processes), len(app.processParts)) {
+			app.Processes[j].Command = resetIfNull(app.processParts[j], app.Processes[j].Command)
+		}
 	}
 	if len(m.Applications) == 0 {
 		return Manifest{}, apierrors.NewUnprocessableEntity("expected at least one app under applications, found none; name one")
@@ -118,6 +123,14 @@ func ParseManifest(raw []byte, limits ProcessLimits) (Manifest, error) {
 		}
 	}
 	return m, nil
+}
+
+// resetIfNull returns the command that an object has; empty, which is that of the image, if it has null, as cf push -c null sends it.
+func resetIfNull(parts map[string]json.RawMessage, command *string) *string {
+	if string(parts["command"]) == "null" {
+		return new("")
+	}
+	return command
 }
 
 func (m Manifest) checkCounts() error {

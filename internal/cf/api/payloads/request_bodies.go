@@ -3,6 +3,8 @@
 package payloads
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	korifiv1alpha1 "github.com/torpor-dev/torpor/api/korifi/v1alpha1"
@@ -36,6 +38,17 @@ type ProcessPatch struct {
 	HealthCheck *HealthCheck `json:"health_check"`
 	// ReadinessHealthCheck is refused unless it is none.
 	ReadinessHealthCheck *HealthCheck `json:"readiness_health_check"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *ProcessPatch) UnmarshalJSON(raw []byte) error {
+	type withoutMethods ProcessPatch
+	var parts map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(raw, (*withoutMethods)(p)), json.Unmarshal(raw, &parts)); err != nil {
+		return err
+	}
+	p.Command = resetIfNull(parts, p.Command)
+	return nil
 }
 
 // HealthCheck is that of a process; nil leaves a field as it is.
