@@ -60,7 +60,7 @@ func listProcesses(ctx context.Context, r *Request) (Response, error) {
 		if app == nil || instances > maxEmbeddedInstances {
 			return r.presentProcess(p)
 		}
-		reported := presenter.ReportInstances(app, p)
+		reported := presenter.ReportInstances(app, p, now)
 		if instances += len(reported); instances <= maxEmbeddedInstances {
 			return r.presentProcess(p).WithInstances(reported, now)
 		}
@@ -185,7 +185,7 @@ func getProcessStats(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	instances := presenter.ReportInstances(app, process)
+	instances := presenter.ReportInstances(app, process, r.Clock.Now())
 	if hold := r.Polls.HoldTime(r.Caller.Name, app.Name, process.Name); hold > 0 && !presenter.IsSettled(app, instances) {
 		if process, instances, err = r.waitUntilSettled(ctx, app, process, hold); err != nil {
 			return Response{}, err
@@ -211,7 +211,7 @@ func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFAp
 			return false, err
 		}
 		process = newer
-		return presenter.IsSettled(app, presenter.ReportInstances(app, process)), nil
+		return presenter.IsSettled(app, presenter.ReportInstances(app, process, r.Clock.Now())), nil
 	})
 	if err != nil {
 		return nil, nil, err
@@ -220,5 +220,5 @@ func (r *Request) waitUntilSettled(ctx context.Context, app *korifiv1alpha1.CFAp
 	if app, err = r.Store.GetLiveApp(ctx, r.Caller, app.Namespace, app.Name); err != nil {
 		return nil, nil, err
 	}
-	return process, presenter.ReportInstances(app, process), nil
+	return process, presenter.ReportInstances(app, process, r.Clock.Now()), nil
 }

@@ -3,6 +3,7 @@
 package presenter
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/lrp"
 	"github.com/torpor-dev/torpor/internal/cf/process"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/stoprecord"
 )
 
 const (
@@ -28,6 +30,8 @@ type InstanceReport struct {
 	Since time.Time
 	// Details say what is wrong: clients print them as an error.
 	Details string
+	// IsAsleep says that a Slumber stops the app, although people want it started: nothing comes before that ends.
+	IsAsleep bool
 	// OlderRevision is that of an instance which a deployment lets serve; nil for the current one.
 	OlderRevision *int64
 }
@@ -38,30 +42,31 @@ func (i InstanceReport) IsRunning() bool { return i.State == korifiv1alpha1.Runn
 // ReportInstances returns a report for each instance that a process wants: those of the app's current revision and, where it
 // has none yet, those of older ones that a deployment lets serve on purpose. What a restart replaces is left out, whether or not
 // it still runs.
-func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess) []InstanceReport {
+func ReportInstances(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now time.Time) []InstanceReport {
 	// A client takes an empty list for an app that has nothing to wait for, so there is a row for each wanted instance.
 	all := make([]InstanceReport, process.DesiredInstances(p))
 	started := app.Spec.DesiredState == korifiv1alpha1.StartedState
 	current := started && reportsCurrentRevision(app, p)
-	why := ""
+	why, asleep := "", ""
 	var older []int64
 	if current {
-		why, older = blockingMessage(p), olderServingInstances(app, p)
+		asleep = describeSleep(app, p, now)
+		why, older = cmp.Or(asleep, blockingMessage(p)), olderServingInstances(app, p)
 	}
 	for i := range all {
-		all[i] = InstanceReport{Index: int32(i), State: korifiv1alpha1.DownInstance, Details: why}
+		all[i] = InstanceReport{Index: int32(i), State: korifiv1alpha1.DownInstance, Details: why, IsAsleep: asleep != ""}
 		known, ok := p.Status.InstancesStatus[strconv.Itoa(i)]
 		if !current {
 			continue
 		}
 		if !ok {
 			if len(older) > 0 {
-				all[i].State, all[i].Details, all[i].OlderRevision = korifiv1alpha1.RunningInstance, "", new(older[0])
+				all[i] = InstanceReport{Index: int32(i), State: korifiv1alpha1.RunningInstance, OlderRevision: new(older[0])}
 				older = older[1:]
 			}
 			continue
 		}
-		all[i].State, all[i].Details = known.State, known.Details
+		all[i] = InstanceReport{Index: int32(i), State: known.State, Details: known.Details}
 		if known.Timestamp != nil {
 			all[i].Since = known.Timestamp.Time
 		}
@@ -98,18 +103,29 @@ func blockingMessage(p *korifiv1alpha1.CFProcess) string {
 	}
 }
 
-// IsSettled reports whether a client need not wait for more: an instance runs, all have crashed, or none is wanted.
+// describeSleep says which Slumber stops an app that people want started; empty if none does, or its process does not know of it yet or any
+// more.
+func describeSleep(app *korifiv1alpha1.CFApp, p *korifiv1alpha1.CFProcess, now time.Time) string {
+	ready := meta.FindStatusCondition(p.Status.Conditions, korifiv1alpha1.ReadyCondition)
+	scheduled := stoprecord.FindScheduled(app.Status.ScheduledStops, app.Annotations, now)
+	if scheduled == nil || ready == nil || ready.Reason != korifiv1alpha1.StoppedReason && ready.Reason != korifiv1alpha1.StoppingReason {
+		return ""
+	}
+	return "the Slumber " + scheduled.Slumber + " stops the app" + stoprecord.Records(scheduled.Stops).Describe()
+}
+
+// IsSettled reports whether a client need not wait for more: an instance runs, all have crashed or are asleep, or none is wanted.
 func IsSettled(app *korifiv1alpha1.CFApp, all []InstanceReport) bool {
-	crashed := 0
+	waitsForNone := 0
 	for _, i := range all {
 		if i.IsRunning() {
 			return true
 		}
-		if i.State == korifiv1alpha1.CrashedInstance {
-			crashed++
+		if i.State == korifiv1alpha1.CrashedInstance || i.IsAsleep {
+			waitsForNone++
 		}
 	}
-	return crashed == len(all) || app.Spec.DesiredState != korifiv1alpha1.StartedState
+	return waitsForNone == len(all) || app.Spec.DesiredState != korifiv1alpha1.StartedState
 }
 
 // ProcessStats are the instances of a process.

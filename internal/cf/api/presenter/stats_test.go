@@ -4,6 +4,7 @@ package presenter
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +78,7 @@ func TestInstances(t *testing.T) {
 				}
 				p.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Reason: reason, Message: "why"}}
 			}
-			rows := ReportInstances(app, p)
+			rows := ReportInstances(app, p, time.Unix(0, 0))
 			var got []korifiv1alpha1.InstanceState
 			for _, r := range rows {
 				got = append(got, r.State)
@@ -92,6 +93,39 @@ func TestInstances(t *testing.T) {
 				t.Errorf("found settled %t, want %t", !test.settled, test.settled)
 			}
 		})
+	}
+}
+
+// An app that people want started and a Slumber stops does not start by waiting for it, so that is said at once.
+func TestAnAppThatSleepsSaysSo(t *testing.T) {
+	since := time.Unix(1000, 0)
+	for name, test := range map[string]struct {
+		reason   string
+		now      time.Time
+		annotate string
+		details  string
+		settled  bool
+	}{
+		"one that is stopped":                     {korifiv1alpha1.StoppedReason, since, "", "the Slumber nights stops the app; asked for by ", true},
+		"one whose instances end":                 {korifiv1alpha1.StoppingReason, since, "", "the Slumber nights stops the app; asked for by ", true},
+		"one that its Slumber is to wake":         {korifiv1alpha1.StoppedReason, since.Add(time.Hour), "", "", false},
+		"one that somebody has just woken":        {korifiv1alpha1.StoppedReason, since, "1970-01-01T01:00:00Z", "", false},
+		"one that its process knows to be wanted": {korifiv1alpha1.StartingReason, since, "", "", false},
+	} {
+		app := &korifiv1alpha1.CFApp{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{torporv1alpha1.SkipUntilAnnotation: test.annotate}}}
+		app.Spec.DesiredState = korifiv1alpha1.StartedState
+		app.Status.ScheduledStops = []torporv1alpha1.ScheduledStop{{
+			Slumber: "nights", ExpiresAt: new(metav1.NewTime(since.Add(time.Hour))), Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(since), By: "Slumber nights", Requested: true}},
+		}}
+		p := &korifiv1alpha1.CFProcess{Spec: korifiv1alpha1.CFProcessSpec{ProcessType: korifiv1alpha1.WebProcess}}
+		p.Status.Conditions = []metav1.Condition{{Type: korifiv1alpha1.ReadyCondition, Reason: test.reason}}
+		rows := ReportInstances(app, p, test.now)
+		if details := rows[0].Details; rows[0].State != korifiv1alpha1.DownInstance || !strings.HasPrefix(details, test.details) || test.details == "" && details != "" {
+			t.Errorf("%s: expected details %q, found %+v", name, test.details, rows[0])
+		}
+		if IsSettled(app, rows) != test.settled {
+			t.Errorf("%s: expected settled %t, found %t", name, test.settled, !test.settled)
+		}
 	}
 }
 
@@ -128,7 +162,7 @@ func TestStatsAfterACancelShowWhatTheInstancesUse(t *testing.T) {
 func TestStatsOfAnAbsurdProcess(t *testing.T) {
 	app, p := &korifiv1alpha1.CFApp{}, &korifiv1alpha1.CFProcess{}
 	p.Spec.DesiredInstances, p.Spec.MemoryMB = new(int32(math.MaxInt32)), 1<<44
-	stats := ForStats(app, p, ReportInstances(app, p), nil, time.Unix(0, 0))
+	stats := ForStats(app, p, ReportInstances(app, p, time.Unix(0, 0)), nil, time.Unix(0, 0))
 	if len(stats.Resources) != korifiv1alpha1.MaxInstances || stats.Resources[0].MemQuota <= 0 {
 		t.Errorf("found %d rows with a quota of %d bytes, want %d and one that has not overflowed", len(stats.Resources), stats.Resources[0].MemQuota, korifiv1alpha1.MaxInstances)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/authorization"
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/revision"
+	"github.com/torpor-dev/torpor/internal/statusannotation"
 )
 
 func appLookup() cacheLookup {
@@ -43,7 +44,9 @@ func (s *Store) GetLiveApp(ctx context.Context, caller *authorization.Caller, sp
 		return nil, err
 	}
 	live := &korifiv1alpha1.CFApp{}
-	return live, getLive(ctx, caller, client.ObjectKeyFromObject(cached), live)
+	err = getLive(ctx, caller, client.ObjectKeyFromObject(cached), live)
+	statusannotation.RestoreStatus(live)
+	return live, err
 }
 
 // ListApps returns the apps of some spaces in no order, as the cache holds them: they must not be changed.
