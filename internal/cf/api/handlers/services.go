@@ -72,8 +72,8 @@ func createServiceInstance(ctx context.Context, r *Request, body payloads.Servic
 	if err != nil {
 		return Response{}, err
 	}
-	if slices.ContainsFunc(all, func(s *korifiv1alpha1.CFServiceInstance) bool { return s.Spec.DisplayName == body.Name }) {
-		return Response{}, apierrors.NewUnprocessableEntity("The service instance name is taken: " + body.Name + ".")
+	if err := requireFreeName(all, body.Name); err != nil {
+		return Response{}, err
 	}
 	made, err := r.Store.CreateServiceInstance(ctx, r.Caller, repositories.CreateServiceMessage{
 		Space: space, Name: body.Name, Tags: body.Tags, Credentials: credentialsOf(body, json.RawMessage("{}")),
@@ -89,6 +89,14 @@ func credentialsOf(body payloads.ServiceInstanceBody, without json.RawMessage) j
 	return body.Credentials
 }
 
+// requireFreeName refuses the name that another service of a space has.
+func requireFreeName(others []*korifiv1alpha1.CFServiceInstance, name string) error {
+	if !slices.ContainsFunc(others, func(s *korifiv1alpha1.CFServiceInstance) bool { return s.Spec.DisplayName == name }) {
+		return nil
+	}
+	return apierrors.NewUnprocessableEntity("The service instance name is taken: " + name + ".")
+}
+
 func updateServiceInstance(ctx context.Context, r *Request, body payloads.ServiceInstanceBody) (Response, error) {
 	instance, err := r.Store.GetServiceInstance(ctx, r.Caller, r.guid())
 	if err == nil {
@@ -96,6 +104,15 @@ func updateServiceInstance(ctx context.Context, r *Request, body payloads.Servic
 	}
 	if err != nil {
 		return Response{}, err
+	}
+	if body.Name != "" && body.Name != instance.Spec.DisplayName {
+		others, err := r.Store.ListServiceInstances(ctx, []string{instance.Namespace})
+		if err == nil {
+			err = requireFreeName(others, body.Name)
+		}
+		if err != nil {
+			return Response{}, err
+		}
 	}
 	changed, err := r.Store.UpdateServiceInstance(ctx, r.Caller, instance, repositories.UpdateServiceMessage{
 		Name: body.Name, Tags: body.Tags, Credentials: credentialsOf(body, nil),
@@ -135,7 +152,7 @@ func listServiceBindings(ctx context.Context, r *Request) (Response, error) {
 	if err != nil {
 		return Response{}, err
 	}
-	return respondList(r, resourceList[*korifiv1alpha1.CFServiceBinding]{
+	response, err := respondList(r, resourceList[*korifiv1alpha1.CFServiceBinding]{
 		items: all,
 		filters: map[string]func(*korifiv1alpha1.CFServiceBinding) string{
 			"guids":                  func(b *korifiv1alpha1.CFServiceBinding) string { return b.Name },
@@ -149,6 +166,31 @@ func listServiceBindings(ctx context.Context, r *Request) (Response, error) {
 	}, func(b *korifiv1alpha1.CFServiceBinding) presenter.BindingResponse {
 		return presenter.ForBinding(r.Base, b)
 	})
+	page, ok := response.Body.(presenter.ListResponse[presenter.BindingResponse])
+	if !ok || !slices.Contains(payloads.ParseFilter(r.query(), "include"), "app") {
+		return response, err
+	}
+	if page.Included, err = r.appsOfBindings(spaces, page.Resources); err != nil {
+		return Response{}, err
+	}
+	response.Body = page
+	return response, nil
+}
+
+// appsOfBindings returns the apps to which bindings give credentials, each once, as what a list includes.
+func (r *Request) appsOfBindings(spaces []string, bindings []presenter.BindingResponse) (map[string]any, error) {
+	all, err := r.Store.ListApps(spaces)
+	bound := map[string]bool{}
+	for _, b := range bindings {
+		bound[b.Relationships["app"].Data.GUID] = true
+	}
+	apps := []presenter.AppResponse{}
+	for _, app := range all {
+		if bound[app.Name] {
+			apps = append(apps, presenter.ForApp(r.Base, app))
+		}
+	}
+	return map[string]any{"apps": apps}, err
 }
 
 func getServiceBinding(ctx context.Context, r *Request) (Response, error) {
