@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +17,6 @@ import (
 	"github.com/torpor-dev/torpor/internal/cf/api/payloads"
 	"github.com/torpor-dev/torpor/internal/cf/api/presenter"
 	"github.com/torpor-dev/torpor/internal/cf/api/repositories"
-	"github.com/torpor-dev/torpor/internal/cf/route"
 )
 
 // maxDestinations of a route is what the schema of CFRoutes allows.
@@ -136,6 +136,11 @@ func (r *Request) withDomains(ctx context.Context, routes []*korifiv1alpha1.CFRo
 }
 
 func (r *Request) respondRoutes(ctx context.Context, routes []*korifiv1alpha1.CFRoute) (Response, error) {
+	if hosts := payloads.ParseFilter(r.query(), "hosts"); hosts != nil {
+		routes = slices.DeleteFunc(routes, func(obj *korifiv1alpha1.CFRoute) bool {
+			return !slices.ContainsFunc(hosts, func(host string) bool { return strings.EqualFold(host, obj.Spec.Host) })
+		})
+	}
 	all, err := r.withDomains(ctx, routes)
 	if err != nil {
 		return Response{}, err
@@ -144,7 +149,6 @@ func (r *Request) respondRoutes(ctx context.Context, routes []*korifiv1alpha1.CF
 		items: all,
 		filters: map[string]func(presenter.RouteWithDomain) string{
 			"guids":        func(one presenter.RouteWithDomain) string { return one.Route.Name },
-			"hosts":        func(one presenter.RouteWithDomain) string { return route.HostOf(one.Route.Spec) },
 			"paths":        func(one presenter.RouteWithDomain) string { return one.Route.Spec.Path },
 			"domain_guids": func(one presenter.RouteWithDomain) string { return one.Route.Spec.DomainRef.Name },
 			"ports":        func(presenter.RouteWithDomain) string { return "" },
