@@ -228,6 +228,23 @@ func TestInstancesOfOneAnswerAreBounded(t *testing.T) {
 	alice.expect(t, http.StatusOK, path+"&per_page=5", "", "resources#=5")
 }
 
+// Code that the builder does not have yet cannot be built, and a client that asks for packages that are ready gets no other.
+func TestCodeThatIsAwaitedIsNotBuilt(t *testing.T) {
+	t.Parallel()
+	e := shared.Get(t)
+	space, app := e.createShop(t, 1, stopped)
+	code := &korifiv1alpha1.CFPackage{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: space + "-code"}, Spec: korifiv1alpha1.CFPackageSpec{
+		Type: korifiv1alpha1.BitsPackage, AppRef: korifiv1alpha1.Reference{Name: app},
+	}}
+	e.ExpectCreated(t, code)
+	alice := e.callerNamed(t, "alice")
+	alice.awaitStatus(t, http.StatusOK, "/v3/packages/"+code.Name)
+	alice.expect(t, http.StatusUnprocessableEntity, "POST /v3/builds", `{"package":{"guid":"`+code.Name+`"}}`)
+	ready := alice.expect(t, http.StatusOK, "GET /v3/packages?states=READY&app_guids="+app, "", "resources#=1", "resources.0.type=docker").field(t, "resources.0.guid")
+	alice.expect(t, http.StatusOK, "GET /v3/packages?types=bits&app_guids="+app, "", "resources#=1", "resources.0.guid="+code.Name)
+	alice.expect(t, http.StatusOK, "GET /v3/apps/"+app+"/packages?guids="+ready, "", "resources#=1", "resources.0.guid="+ready)
+}
+
 func TestLoginsAtRegistriesAreSecretsOfTheApp(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)

@@ -98,8 +98,15 @@ func listPackages(ctx context.Context, r *Request) (Response, error) {
 		}
 		packages = append(packages, found...)
 	}
-	return respondList(r, resourceList[*korifiv1alpha1.CFPackage]{items: packages, reversed: r.isReversed()},
-		func(p *korifiv1alpha1.CFPackage) presenter.PackageResponse { return presenter.ForPackage(r.Base, p) })
+	return respondList(r, resourceList[*korifiv1alpha1.CFPackage]{
+		items: packages,
+		filters: map[string]func(*korifiv1alpha1.CFPackage) string{
+			"guids":  func(p *korifiv1alpha1.CFPackage) string { return p.Name },
+			"states": presenter.PackageStateOf,
+			"types":  func(p *korifiv1alpha1.CFPackage) string { return string(p.Spec.Type) },
+		},
+		reversed: r.isReversed(),
+	}, func(p *korifiv1alpha1.CFPackage) presenter.PackageResponse { return presenter.ForPackage(r.Base, p) })
 }
 
 func getPackage(ctx context.Context, r *Request) (Response, error) {
@@ -255,6 +262,9 @@ func createBuild(ctx context.Context, r *Request, body payloads.BuildCreate) (Re
 	app, err := r.Store.GetAppInSpace(ctx, r.Caller, from.Namespace, from.Spec.AppRef.Name)
 	if err != nil {
 		return Response{}, err
+	}
+	if state := presenter.PackageStateOf(from); state != presenter.ReadyPackage {
+		return Response{}, apierrors.NewUnprocessableEntity("Cannot stage package whose state is not ready; found " + state + "; upload its code first")
 	}
 	build, err := r.Store.CreateBuild(ctx, r.Caller, app, from)
 	return presentCreated(r, presenter.ForBuild, build, err)

@@ -128,13 +128,13 @@ func processRoutes() []Route {
 
 func dropletRoutes() []Route {
 	return []Route{
-		{get, "/v3/packages", false, "packages: `app_guids`, `space_guids`, `organization_guids`", listsApps, listPackages},
+		{get, "/v3/packages", false, "packages: `app_guids`, `space_guids`, `organization_guids`, `guids`, `states`, `types`", listsApps, listPackages},
 		{post, "/v3/packages", false, "name an image, or with --builder-url await code; a login at its registry becomes a Secret of the app; with `source_guid` the image of another package", "create cfpackages; for a login create and patch secrets; for a copy get cfpackages", withBody(createPackage)},
 		{get, "/v3/packages/{guid}", false, "a package", "get cfpackages", getPackage},
 		{post, "/v3/packages/{guid}/upload", false, "hand code to the builder; held until it is kept, at most 10 min", "patch cfpackages", uploadCode},
 		{get, "/v3/packages/{guid}/droplets", false, "the droplets made from it", "get cfpackages, cfapps", listPackageDroplets},
-		{get, "/v3/apps/{guid}/packages", false, "an app's packages", seesApp, listPackages},
-		{post, "/v3/builds", false, "make a droplet from a package", "create cfbuilds", withBody(createBuild)},
+		{get, "/v3/apps/{guid}/packages", false, "an app's packages: `guids`, `states`, `types`", seesApp, listPackages},
+		{post, "/v3/builds", false, "make a droplet from a package that is READY", "create cfbuilds", withBody(createBuild)},
 		{get, "/v3/builds/{guid}", false, "how far it is; held while it is staged, at most 10 s", "get cfbuilds", getBuild},
 		{get, "/v3/droplets", false, "droplets: `app_guids`, `space_guids`, `organization_guids`", listsApps, listDroplets},
 		{get, "/v3/droplets/{guid}", false, "a droplet", "get cfbuilds", getDroplet},
@@ -188,7 +188,7 @@ func serviceRoutes() []Route {
 		{get, "/v3/service_instances/{guid}/credentials", false, "its credentials", "get cfserviceinstances, secrets", getServiceCredentials},
 		{patch, "/v3/service_instances/{guid}", false, "change it; apps see that in their next revision", "patch cfserviceinstances, secrets", withBody(updateServiceInstance)},
 		{del, "/v3/service_instances/{guid}", false, "delete one that is bound to no app", "delete cfserviceinstances", deleteServiceInstance},
-		{get, "/v3/service_credential_bindings", false, "bindings: `app_guids`, `service_instance_guids`, `service_instance_names`, `names`, `guids`", listsApps, listServiceBindings},
+		{get, "/v3/service_credential_bindings", false, "bindings: `app_guids`, `service_instance_guids`, `service_instance_names`, `names`, `guids`, `include=app`", listsApps, listServiceBindings},
 		{post, "/v3/service_credential_bindings", false, "give an app's next revision the credentials, in VCAP_SERVICES; type app only", "get cfapps, create cfservicebindings", withBody(createServiceBinding)},
 		{get, "/v3/service_credential_bindings/{guid}", false, "a binding", binds, getServiceBinding},
 		{get, "/v3/service_credential_bindings/{guid}/details", false, "what the app gets", "get cfservicebindings, secrets", getServiceBindingDetails},

@@ -27,18 +27,25 @@ type AppRelationship struct {
 	App Relationship `json:"app"`
 }
 
+// ReadyPackage is the state of a package that can be built.
+const ReadyPackage = "READY"
+
+// PackageStateOf returns the state of a package: code is ready when the builder has said which image holds it.
+func PackageStateOf(p *korifiv1alpha1.CFPackage) string {
+	if p.Spec.Type != korifiv1alpha1.DockerPackage && p.Spec.Source.Registry.Image == "" {
+		return "AWAITING_UPLOAD"
+	}
+	return ReadyPackage
+}
+
 // ForPackage shows a package.
 func ForPackage(base string, p *korifiv1alpha1.CFPackage) PackageResponse {
-	// Code is ready when the builder has said which image holds it.
-	state, data := "READY", PackageData{}
-	switch {
-	case p.Spec.Type == korifiv1alpha1.DockerPackage:
+	data := PackageData{}
+	if p.Spec.Type == korifiv1alpha1.DockerPackage {
 		data.Image = p.Spec.Source.Registry.Image
-	case p.Spec.Source.Registry.Image == "":
-		state = "AWAITING_UPLOAD"
 	}
 	return PackageResponse{
-		Resource: newResource(p.Name, p.CreationTimestamp.Time), Type: string(p.Spec.Type), State: state,
+		Resource: newResource(p.Name, p.CreationTimestamp.Time), Type: string(p.Spec.Type), State: PackageStateOf(p),
 		Data: data, Relationships: AppRelationship{App: RelationshipTo(p.Spec.AppRef.Name)},
 		Links: Links{"self": {HRef: base + "/v3/packages/" + p.Name}, "upload": {HRef: base + "/v3/packages/" + p.Name + "/upload", Method: "POST"}, "app": {HRef: base + "/v3/apps/" + p.Spec.AppRef.Name}},
 	}
