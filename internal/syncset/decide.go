@@ -5,6 +5,7 @@ package syncset
 import (
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -158,6 +159,9 @@ func (s *situation) describeRefusals() []string {
 	if s.Excess > 0 {
 		refused = append(refused, fmt.Sprintf("Expected at most %d sets for a cluster, found %d more, which are not applied", MaxSets, s.Excess))
 	}
+	if names := s.listUnread(); len(names) > 0 {
+		refused = append(refused, "SelectorSyncSets are not read with --watch-namespaces, so that what they have in the cluster stays as it is: "+joinSome(names, ", "))
+	}
 	if s.Attempt.NotDeleted != "" && len(s.orphans) > 0 {
 		refused = append(refused, s.Attempt.NotDeleted)
 	}
@@ -177,6 +181,17 @@ func (s *situation) describeRefusals() []string {
 		refused = append(refused, fmt.Sprintf("and %d more sets", more))
 	}
 	return refused
+}
+
+// listUnread returns the sets that are not read and have something in the cluster.
+func (s *situation) listUnread() []string {
+	var names []string
+	for _, key := range slices.SortedFunc(maps.Keys(s.statuses), SetKey.Compare) {
+		if s.isUnread(key) {
+			names = append(names, key.Name)
+		}
+	}
+	return names
 }
 
 func (s *situation) rest() Plan {

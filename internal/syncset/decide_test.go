@@ -98,6 +98,24 @@ func TestDecide(t *testing.T) {
 			observed([]ObservedSet{{SetKey: SetKey{Name: "bad"}, Generation: 1, Invalid: "why"}}, applied("s", a)),
 			decided{rule: rest, synced: "Failure", failed: "SyncSet bad: why", recorded: []string{"a"}},
 		},
+		"nothing of SelectorSyncSets is deleted while they are not read": {
+			observed(nil).with(func(o *Observed) {
+				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s", a)}, true
+			}),
+			decided{rule: rest, synced: "Failure", failed: "SelectorSyncSets are not read", recorded: []string{"a"}},
+		},
+		"what a SelectorSyncSet that is not read may have is not deleted with a SyncSet": {
+			observed(nil, applied("gone", a, b)).with(func(o *Observed) {
+				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s", a)}, true
+			}),
+			decided{rule: apply, synced: "Applying", failed: "SelectorSyncSets are not read", deleted: []string{"b"}, recorded: []string{"b", "a"}},
+		},
+		"SelectorSyncSets that are not read and have nothing in the cluster are forgotten": {
+			observed(nil).with(func(o *Observed) {
+				o.Status.SelectorSyncSets, o.AreSelectorsUnread = []hiveinternalv1alpha1.SyncStatus{applied("s")}, true
+			}),
+			decided{rule: rest, synced: "AllApplied"},
+		},
 		"nothing is deleted while there are too many sets": {
 			observed(nil, applied("s", a)).with(func(o *Observed) { o.Excess = 1 }),
 			decided{rule: rest, synced: "Failure", failed: "Expected at most 100 sets", recorded: []string{"a"}},
@@ -220,7 +238,7 @@ func describe(plan Plan, failed string) decided {
 			d.deleted = append(d.deleted, r.Name)
 		}
 	}
-	for _, status := range plan.Status.SyncSets {
+	for _, status := range append(plan.Status.SyncSets, plan.Status.SelectorSyncSets...) {
 		for _, r := range status.ResourcesToDelete {
 			d.recorded = append(d.recorded, r.Name)
 		}

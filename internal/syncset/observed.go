@@ -131,7 +131,9 @@ type Observed struct {
 	// Sets are those of the cluster, and Excess how many more there are than are applied to one cluster.
 	Sets   []ObservedSet
 	Excess int
-	Status hiveinternalv1alpha1.ClusterSyncStatus
+	// AreSelectorsUnread says that SelectorSyncSets are not read, so that none of them is known to be gone.
+	AreSelectorsUnread bool
+	Status             hiveinternalv1alpha1.ClusterSyncStatus
 	// Answer is of a job that has not been reported yet; nil if there is none.
 	Answer  *Answer
 	Attempt Attempt

@@ -138,6 +138,9 @@ func (s *situation) settleStatuses() {
 	maps.DeleteFunc(s.statuses, func(key SetKey, status setStatus) bool { return !current[key] && len(status.ResourcesToDelete) == 0 })
 }
 
+// isUnread reports whether a set may be the cluster's still, with all that is written down of it.
+func (s *situation) isUnread(key SetKey) bool { return key.IsSelector && s.AreSelectorsUnread }
+
 // findOrphans returns what is to be deleted, and forgets what another set has by now. Nothing is deleted while it is not known what all
 // sets have.
 func (s *situation) findOrphans() []Reference {
@@ -148,6 +151,12 @@ func (s *situation) findOrphans() []Reference {
 	for _, set := range s.Sets {
 		bySet[set.SetKey] = toSet(set.References)
 		maps.Copy(wanted, bySet[set.SetKey])
+	}
+	for key, status := range s.statuses {
+		if s.isUnread(key) {
+			bySet[key] = toSet(status.ResourcesToDelete)
+			maps.Copy(wanted, bySet[key])
+		}
 	}
 	var orphans []Reference
 	for _, key := range slices.SortedFunc(maps.Keys(s.statuses), SetKey.Compare) {

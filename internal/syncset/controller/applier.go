@@ -43,6 +43,8 @@ type setToApply struct {
 	syncset.SetKey
 	Generation int64
 	Spec       *hivev1.SyncSetCommonSpec
+	// IsUnreadable says that the selector of a SelectorSyncSet cannot be read.
+	IsUnreadable bool
 }
 
 // NewApplier returns an applier that dials nobody before it is started.

@@ -126,7 +126,7 @@ func (r *creatingReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	if err := r.client.Get(ctx, req.NamespacedName, &cd); err != nil && !k8serrors.IsNotFound(err) {
 		return ctrl.Result{}, fmt.Errorf("read the ClusterDeployment: %w", err)
 	}
-	sets, _, err := r.listSets(ctx, &cd)
+	sets, _, err := r.listSets(ctx, &cd, nil)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

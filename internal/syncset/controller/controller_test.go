@@ -239,6 +239,33 @@ func TestSelectorSyncSetReachesOnlyClustersThatItSelects(t *testing.T) {
 	}
 }
 
+func TestNothingIsDeletedWhileTheSelectorOfASetCannotBeRead(t *testing.T) {
+	t.Parallel()
+	e := shared.Get(t)
+	namespace := e.CreateNamespace(t)
+	label := "tier-" + namespace
+	c := e.newCluster(t, namespace, "selected", map[string]string{label: "gold"})
+	set := &hivev1.SelectorSyncSet{ObjectMeta: metav1.ObjectMeta{Name: "set-" + namespace}}
+	set.Spec.ClusterDeploymentSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: label, Operator: metav1.LabelSelectorOpIn, Values: []string{"gold"}}}
+	set.Spec.ResourceApplyMode = hivev1.SyncResourceApplyMode
+	set.Spec.Resources = []runtime.RawExtension{c.configMap("one", "1")}
+	e.ExpectCreated(t, set)
+	e.DeleteAfterTest(t, set)
+	cs := c.waitForSynced(t, set)
+	testenv.ExpectPatched(t, e.Environment, set, func(s *hivev1.SelectorSyncSet) { s.Spec.ClusterDeploymentSelector.MatchExpressions[0].Operator = "in" })
+	condition := e.WaitForCondition(t, cs, hiveinternalv1alpha1.ClusterSyncFailedCondition, metav1.ConditionTrue, hiveinternalv1alpha1.SyncFailureReason)
+	if !strings.Contains(condition.Message, "SelectorSyncSet "+set.Name+": spec.clusterDeploymentSelector: ") || c.configMapData(t, "one") == nil {
+		t.Errorf("expected the ConfigMap to stay and the condition to name the selector, found %q", condition.Message)
+	}
+	testenv.ExpectNoError(t, e.Client.Delete(t.Context(), set))
+	e.WaitFor(t, "the deleted set is forgotten", cs, func() error {
+		return testenv.ErrorIf(len(cs.Status.SelectorSyncSets) > 0, "found %+v", cs.Status)
+	})
+	if c.configMapData(t, "one") != nil {
+		t.Error("expected the object of a deleted set to be gone")
+	}
+}
+
 func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
 	t.Parallel()
 	e := shared.Get(t)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,7 +54,7 @@ func clustersOfSyncSet(_ context.Context, o client.Object) []ctrl.Request {
 	return requests
 }
 
-// clustersOfSelectorSyncSet maps a SelectorSyncSet to the clusters that it selects, and to no others.
+// clustersOfSelectorSyncSet maps a SelectorSyncSet to the clusters that it selects, and to no others unless its selector cannot be read.
 func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Object) []ctrl.Request {
 	set, ok := o.(*hivev1.SelectorSyncSet)
 	if !ok {
@@ -61,7 +62,7 @@ func (c Controller) clustersOfSelectorSyncSet(ctx context.Context, o client.Obje
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.ClusterDeploymentSelector)
 	if err != nil {
-		return nil // It selects nothing.
+		selector = labels.Everything() // Any cluster may have had it.
 	}
 	var list hivev1.ClusterDeploymentList
 	if err := c.client.List(ctx, &list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {

@@ -44,17 +44,23 @@ func (c Controller) observe(ctx context.Context, cs *hiveinternalv1alpha1.Cluste
 	gate := readGate(&cd, c.Clock.Now())
 	seen.MayDial, seen.IsPaused, seen.kubeconfigSecret, seen.Resume = gate.MayDial, gate.IsPaused, gate.KubeconfigSecret, gate.Resume()
 	var err error
-	if seen.sets, seen.Excess, err = c.listSets(ctx, &cd); err != nil {
+	if seen.sets, seen.Excess, err = c.listSets(ctx, &cd, cs.Status.SelectorSyncSets); err != nil {
 		return nil, err
 	}
+	seen.AreSelectorsUnread = !c.usesSelectors()
 	for _, set := range seen.sets {
-		seen.Sets = append(seen.Sets, syncset.ObserveSet(set.SetKey, set.Generation, set.Spec))
+		observed := syncset.ObserveSet(set.SetKey, set.Generation, set.Spec)
+		if set.IsUnreadable {
+			observed.Invalid = "spec.clusterDeploymentSelector: expected operators In, NotIn, Exists or DoesNotExist, with values that fit them"
+		}
+		seen.Sets = append(seen.Sets, observed)
 	}
 	return seen, nil
 }
 
 // listSets returns the sets of a cluster in the order in which they are applied, and how many more there are than one cluster may have.
-func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment) ([]setToApply, int, error) {
+// A SelectorSyncSet whose selector cannot be read is taken for one of the cluster only if it is known to have been one.
+func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment, known []hiveinternalv1alpha1.SyncStatus) ([]setToApply, int, error) {
 	var sets []setToApply
 	var own hivev1.SyncSetList
 	// What the cache holds is only read.
@@ -72,8 +78,14 @@ func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment) 
 			return nil, 0, fmt.Errorf("list SelectorSyncSets: %w", err)
 		}
 		for i := range all.Items {
-			if set := &all.Items[i]; set.DeletionTimestamp.IsZero() && selects(set, cd) {
-				sets = append(sets, setToApply{SetKey: syncset.SetKey{IsSelector: true, Name: set.Name}, Generation: set.Generation, Spec: &set.Spec.SyncSetCommonSpec})
+			set := &all.Items[i]
+			selector, err := metav1.LabelSelectorAsSelector(&set.Spec.ClusterDeploymentSelector)
+			isOwn := err == nil && selector.Matches(labels.Set(cd.Labels)) ||
+				err != nil && slices.ContainsFunc(known, func(status hiveinternalv1alpha1.SyncStatus) bool { return status.Name == set.Name })
+			if set.DeletionTimestamp.IsZero() && isOwn {
+				sets = append(sets, setToApply{
+					SetKey: syncset.SetKey{IsSelector: true, Name: set.Name}, Generation: set.Generation, Spec: &set.Spec.SyncSetCommonSpec, IsUnreadable: err != nil,
+				})
 			}
 		}
 	}
@@ -82,11 +94,6 @@ func (c Controller) listSets(ctx context.Context, cd *hivev1.ClusterDeployment) 
 		return sets[:syncset.MaxSets], excess, nil
 	}
 	return sets, 0, nil
-}
-
-func selects(set *hivev1.SelectorSyncSet, cd *hivev1.ClusterDeployment) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.ClusterDeploymentSelector)
-	return err == nil && selector.Matches(labels.Set(cd.Labels))
 }
 
 // mayDial asks the gate by what the hub knows now.
