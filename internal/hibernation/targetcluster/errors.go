@@ -21,7 +21,8 @@ import (
 
 // IsTooCostly reports whether a server used up what one look at it may cost, so that it is looked at less often.
 func IsTooCostly(err error) bool {
-	return errors.Is(err, egress.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems) || errors.Is(err, errTooManyNodes)
+	return errors.Is(err, egress.ErrAnswerTooLarge) || errors.Is(err, errTooManyItems) || errors.Is(err, errTooManyNodes) ||
+		errors.Is(err, errTooMuchToKeep)
 }
 
 // IsLasting reports whether an error is none of a server that only starts.
@@ -52,7 +53,8 @@ func isRedirect(code int32) bool {
 // findOwnError returns the error of this package that says why a server or its kubeconfig is refused, nil if none does.
 func findOwnError(err error) error {
 	for _, known := range []error{
-		errUnreadable, errForeign, errInsecure, errTooManyItems, errTooManyNodes, errMalformed, egress.ErrAnswerTooLarge, egress.ErrAddressDenied,
+		errUnreadable, errForeign, errInsecure, errTooManyItems, errTooManyNodes, errTooMuchToKeep, errMalformed, egress.ErrAnswerTooLarge,
+		egress.ErrAddressDenied,
 	} {
 		if errors.Is(err, known) {
 			return known

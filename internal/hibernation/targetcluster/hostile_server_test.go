@@ -147,6 +147,62 @@ func TestHostileAnswersAreCut(t *testing.T) {
 	}
 }
 
+// TestHostileListsAreNotKept asks servers whose lists are within the budgets of bytes and become many times as much when they are decoded.
+func TestHostileListsAreNotKept(t *testing.T) {
+	const maxKept = 64 << 20
+	requests := func(c *ClusterClient) (any, error) { return c.ListRequests(t.Context()) }
+	machines := func(c *ClusterClient) (any, error) { return c.ListMachines(t.Context()) }
+	request := func(spec, status string) string {
+		return `{"spec":{"signerName":"kubernetes.io/kubelet-serving"` + spec + `},"status":{` + status + `}}`
+	}
+	list := func(element string, count int) string {
+		return "[" + element + strings.Repeat(","+element, count-1) + "]"
+	}
+	for name, row := range map[string]struct {
+		item  string
+		count int
+		ask   func(*ClusterClient) (any, error)
+		want  error
+	}{
+		"requests of many conditions":                     {request("", `"conditions":`+list("{}", 21_000)), 250, requests, nil},
+		"requests of many groups":                         {request(`,"groups":`+list(`""`, 21_000), ""), 250, requests, nil},
+		"requests of many usages":                         {request(`,"usages":`+list(`""`, 21_000), ""), 250, requests, nil},
+		"many requests of as many conditions as are kept": {request("", `"conditions":`+list("{}", maxRequestElements)), maxItems, requests, errTooMuchToKeep},
+		"Machines of many addresses":                      {`{"status":{"addresses":` + list("{}", 21_000) + `}}`, 250, machines, nil},
+		"many Machines of as many addresses as are kept":  {`{"status":{"addresses":` + list("{}", maxMachineAddresses) + `}}`, maxItems, machines, errTooMuchToKeep},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, `{"items":[`+row.item)
+				for range row.count - 1 {
+					_, _ = io.WriteString(w, ","+row.item)
+				}
+				_, _ = io.WriteString(w, `]}`)
+			}))
+			defer server.Close()
+			c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			c.callTimeout = time.Minute // On a busy machine the time of a call ends before its bytes do.
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			kept, err := row.ask(c)
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			runtime.KeepAlive(kept)
+			if !errors.Is(err, row.want) {
+				t.Errorf("found %v, want %v", err, row.want)
+			}
+			if after.HeapAlloc > before.HeapAlloc+maxKept {
+				t.Errorf("%d MiB are kept, want at most %d", (after.HeapAlloc-before.HeapAlloc)>>20, maxKept>>20)
+			}
+		})
+	}
+}
+
 // TestCredentialsStayWithTheServer redirects to another host.
 func TestCredentialsStayWithTheServer(t *testing.T) {
 	var strangers atomic.Int32

@@ -29,7 +29,9 @@ const (
 var (
 	errTooManyItems = errors.New("the server's list has more pages or items than allowed")
 	errTooManyNodes = errors.New("the server has more nodes than can be written down")
-	errMalformed    = errors.New("the server's answer is not a list of Kubernetes")
+	// errTooMuchToKeep is of lists whose elements grow when they are decoded.
+	errTooMuchToKeep = errors.New("the server's list has more in its items than can be kept")
+	errMalformed     = errors.New("the server's answer is not a list of Kubernetes")
 )
 
 // listQuery is what is asked for of a list; a selector chooses by labels, and fields do by what the API server compares.

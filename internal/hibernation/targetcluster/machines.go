@@ -33,6 +33,12 @@ const (
 	withoutDrainAnnotation = "machine.openshift.io/exclude-node-draining"
 	// maxInstanceIDBytes is what the record of a hibernation allows.
 	maxInstanceIDBytes = 64
+	// maxMachineAddresses is several times what clouds tell of a machine; one with more takes no node.
+	maxMachineAddresses = 64
+	// maxMachinesBytes bounds what is kept of all Machines: 5,000 of a dozen addresses and more.
+	maxMachinesBytes = 16 << 20
+	// machineOverhead is more than what is of a fixed size in memory.
+	machineOverhead = 256
 )
 
 // Machines are the OpenShift Machines of a cluster.
@@ -47,8 +53,13 @@ type Machines struct {
 // ListMachines returns the OpenShift Machines of the cluster.
 func (c *ClusterClient) ListMachines(ctx context.Context) (Machines, error) {
 	var all []decodedMachine
+	size := 0
 	err := c.listItems(ctx, machinesPath, func(item []byte) error {
-		all = append(all, decodeMachine(item))
+		machine := decodeMachine(item)
+		if size += sizeOfMachine(machine); size > maxMachinesBytes {
+			return errTooMuchToKeep
+		}
+		all = append(all, machine)
 		return nil
 	})
 	switch {
@@ -74,6 +85,18 @@ type decodedMachine struct {
 	instance string
 	// replaceable is nil if nobody would make a new one.
 	replaceable *hibernation.ReplaceableMachine
+}
+
+// sizeOfMachine returns at most how many bytes a Machine takes in memory.
+func sizeOfMachine(m decodedMachine) int {
+	size := machineOverhead + len(m.known.NodeName) + len(m.instance)
+	if m.replaceable != nil {
+		size += len(m.replaceable.Name) + len(m.replaceable.UID)
+	}
+	for _, a := range m.known.Addresses {
+		size += elementOverhead + len(a.Type) + len(a.Address)
+	}
+	return size
 }
 
 func knownMachines(all []decodedMachine) []csr.KnownMachine {
@@ -157,7 +180,7 @@ func (f machineFields) isOfMachineSet() bool {
 
 func (f machineFields) known() csr.KnownMachine {
 	addresses, err := decodeInnerList[corev1.NodeAddress](f.Status.Addresses)
-	if err != nil {
+	if err != nil || len(addresses) > maxMachineAddresses {
 		return csr.KnownMachine{}
 	}
 	m := csr.KnownMachine{

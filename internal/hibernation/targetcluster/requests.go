@@ -20,16 +20,26 @@ const (
 	approvalMessage = "The request passed every check of Torpor for a node of a cluster that resumes from hibernation"
 	// maxRequestBytes is several times what a kubelet sends; what is larger is not kept and fails the judge's first check.
 	maxRequestBytes = 16 << 10
+	// maxRequestElements bounds each list in a request in the same way: those of kubelets have five elements.
+	maxRequestElements = 32
+	// maxRequestsBytes bounds what is kept of all requests: two of each of 5,000 nodes.
+	maxRequestsBytes = 32 << 20
+	// requestOverhead and elementOverhead are more than what is of a fixed size in memory.
+	requestOverhead, elementOverhead = 640, 128
 )
 
 // ListRequests returns the certificate signing requests of kubelets' signers.
 func (c *ClusterClient) ListRequests(ctx context.Context) ([]certificatesv1.CertificateSigningRequest, error) {
 	var requests []certificatesv1.CertificateSigningRequest
+	size := 0
 	err := c.listItems(ctx, requestsPath, func(item []byte) error {
 		request, err := decodeRequest(item)
 		// Requests of other signers are nobody's business here, and anybody may fill a cluster with them.
 		switch request.Spec.SignerName {
 		case certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName:
+			if size += sizeOfRequest(&request); size > maxRequestsBytes {
+				return errTooMuchToKeep
+			}
 			requests = append(requests, request)
 		}
 		return err
@@ -38,6 +48,22 @@ func (c *ClusterClient) ListRequests(ctx context.Context) ([]certificatesv1.Cert
 		return nil, fmt.Errorf("list certificate requests: %w", err)
 	}
 	return requests, nil
+}
+
+// sizeOfRequest returns at most how many bytes a request takes in memory.
+func sizeOfRequest(r *certificatesv1.CertificateSigningRequest) int {
+	size := requestOverhead + len(r.Name) + len(r.UID) + len(r.ResourceVersion) + len(r.Spec.Request) + len(r.Spec.Username) +
+		elementOverhead*(len(r.Spec.Usages)+len(r.Spec.Groups)+len(r.Status.Conditions))
+	for _, usage := range r.Spec.Usages {
+		size += len(usage)
+	}
+	for _, group := range r.Spec.Groups {
+		size += len(group)
+	}
+	for _, condition := range r.Status.Conditions {
+		size += len(condition.Type) + len(condition.Status) + len(condition.Reason) + len(condition.Message)
+	}
+	return size
 }
 
 func decodeRequest(item []byte) (certificatesv1.CertificateSigningRequest, error) {
@@ -79,8 +105,13 @@ func decodeRequest(item []byte) (certificatesv1.CertificateSigningRequest, error
 	if out.Spec.Groups, err = decodeInnerList[string](r.Spec.Groups); err != nil {
 		return out, err
 	}
-	out.Status.Conditions, err = decodeInnerList[certificatesv1.CertificateSigningRequestCondition](r.Status.Conditions)
-	return out, err
+	if out.Status.Conditions, err = decodeInnerList[certificatesv1.CertificateSigningRequestCondition](r.Status.Conditions); err != nil {
+		return out, err
+	}
+	if max(len(out.Spec.Usages), len(out.Spec.Groups), len(out.Status.Conditions)) > maxRequestElements {
+		out.Spec.Request, out.Spec.Usages, out.Spec.Groups, out.Status.Conditions = nil, nil, nil, nil
+	}
+	return out, nil
 }
 
 // ApproveRequest approves one request exactly as it was judged.

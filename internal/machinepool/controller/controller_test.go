@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -464,6 +469,33 @@ func TestSlowClusterEndsItsJob(t *testing.T) {
 	}
 	if answer, _ = runner.do(t.Context(), job); !answer.IsComplete {
 		t.Errorf("expected a cluster that is not slow to be as the pool says, found %+v", answer)
+	}
+}
+
+// TestHostileMachineSetsAreNotKept asks a server whose list is within the budgets of bytes and becomes many times as much when it is decoded.
+func TestHostileMachineSetsAreNotKept(t *testing.T) {
+	t.Parallel()
+	part := "[{}" + strings.Repeat(",{}", 21_000) + "]"
+	item := `{"metadata":{"name":"a","labels":{"` + hivev1.MachinePoolNameLabel + `":"worker"}},"spec":{"template":{"spec":{"taints":` + part + `}}}}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"items":[`+item+strings.Repeat(","+item, 200)+`]}`)
+	}))
+	defer server.Close()
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: server.URL}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c"}},
+		CurrentContext: "c",
+	})
+	testenv.ExpectNoError(t, err)
+	target, err := targetcluster.Dialer{AllowInsecure: true}.Dial(kubeconfig)
+	testenv.ExpectNoError(t, err)
+	defer target.Close()
+	runner := newPoolRunner(clusterjobs.Connector{MayDial: func(context.Context, types.NamespacedName) bool { return true }}, clock.RealClock{}, NewMetrics())
+	job := &poolJob{}
+	job.Spec.Name = "worker"
+	sets, _, _, err := (&poolConnection{runner: runner, job: job, client: target, answer: &machinepool.Answer{}}).list(t.Context())
+	if !errors.Is(err, machinepool.ErrMalformed) || len(sets) > 0 {
+		t.Errorf("expected what is far too large to be refused, found %d MachineSets and %v", len(sets), err)
 	}
 }
 

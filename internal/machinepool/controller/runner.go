@@ -26,6 +26,9 @@ const jobTime = time.Minute
 // maxLooks is how often one job reads MachineSets that change before they are written.
 const maxLooks = 3
 
+// maxKeptBytes is for all MachineSets of a pool and their autoscalers, of 20 KiB each. What is kept of {} is twenty times as large.
+const maxKeptBytes = machinepool.MaxMachineSets * 20 << 10
+
 // poolRunner looks at clusters and changes their MachineSets beside the passes, which never wait for a cluster.
 type poolRunner struct {
 	clusterjobs.Connector
@@ -138,15 +141,23 @@ func (c *poolConnection) lookAndApply(ctx context.Context) error {
 
 // list keeps only what may be the pool's.
 func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSet, autoscalers []machinepool.Autoscaler, hasAutoscalers bool, err error) {
+	size := 0
+	keep := func(item []byte) error {
+		if size += len(item); size > maxKeptBytes {
+			return machinepool.ErrMalformed
+		}
+		return nil
+	}
 	err = c.listPage(ctx, machinepool.MachineSetVersion, machinepool.MachineSetResource, func(item []byte) error {
 		set, err := machinepool.DecodeMachineSet(item)
 		if err != nil {
 			return fmt.Errorf("read a MachineSet: %w", err)
 		}
-		if c.job.Owns(&set) {
-			sets = append(sets, set)
+		if !c.job.Owns(&set) {
+			return nil
 		}
-		return nil
+		sets = append(sets, set)
+		return keep(item)
 	})
 	if errors.Is(err, targetcluster.ErrUnknownKind) {
 		c.answer.MachineSets = []hivev1.MachineSetStatus{}
@@ -161,7 +172,7 @@ func (c *poolConnection) list(ctx context.Context) (sets []machinepool.MachineSe
 			return fmt.Errorf("read a MachineAutoscaler: %w", err)
 		}
 		autoscalers = append(autoscalers, autoscaler)
-		return nil
+		return keep(item)
 	})
 	if errors.Is(err, targetcluster.ErrUnknownKind) {
 		return sets, nil, false, nil
