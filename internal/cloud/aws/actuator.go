@@ -277,7 +277,7 @@ func ownersOf(i types.Instance, wanted map[string]string) []string {
 
 // accountName tells accounts of different clouds apart. An endpoint could say that it is of any account.
 func (c *accountClient) accountName(owner string) string {
-	if isAWSHost(c.host) {
+	if c.isAWS {
 		return "aws/" + owner
 	}
 	return c.endpoint + "/" + owner

@@ -27,6 +27,8 @@ type accountClient struct {
 	region, host string
 	// endpoint is the host with its port.
 	endpoint string
+	// isAWS says that the endpoint is one of EC2's own for the region.
+	isAWS bool
 	// isTrusted says that the endpoint's own words may be shown to users.
 	isTrusted bool
 	secrets   []string
@@ -83,29 +85,34 @@ func (a *Actuator) newClient(ctx context.Context, credentials awssdk.Credentials
 			APIOptions:  []func(*middleware.Stack) error{awsmiddleware.AddUserAgentKeyValue("torpor", buildinfo.ReadVersion().Version)},
 			Credentials: credentials,
 		}),
-		account: account, region: region, host: resolved.URI.Hostname(), endpoint: resolved.URI.Host, isTrusted: true, timeout: a.options.CallTimeout,
+		account: account, region: region, host: resolved.URI.Hostname(), endpoint: resolved.URI.Host, isAWS: isOwnEndpoint(ctx, region, &resolved.URI),
+		isTrusted: true, timeout: a.options.CallTimeout,
 	}, nil
 }
 
 // checkSecretEndpoint refuses an endpoint_url that is not allowed. A user who may write a Secret must neither reach nor read
 // servers of the manager's network through it.
 func (a *Actuator) checkSecretEndpoint(c *accountClient) error {
-	c.isTrusted = a.options.Endpoints.Includes(c.host) || isAWSHost(c.host)
+	c.isTrusted = a.options.Endpoints.Includes(c.host) || c.isAWS
 	if err := a.options.Endpoints.CheckHost(c.host); err != nil {
 		return actuator.Errorf(actuator.Other, "endpoint_url in the credentials Secret: %s: %s", c.host, err)
 	}
 	if !c.isTrusted && !a.options.Endpoints.IsEmpty() {
-		return actuator.Errorf(actuator.Other, "endpoint_url in the credentials Secret: expected an endpoint of AWS or one that --allow-endpoints lists, found %s: "+
-			"correct it, or have it listed", c.host)
+		return actuator.Errorf(actuator.Other, "endpoint_url in the credentials Secret: expected EC2's own endpoint in region %s or one that --allow-endpoints lists, found %s: "+
+			"correct it, or have it listed", c.region, c.host)
 	}
 	return nil
 }
 
-// isAWSHost reports whether a host is one of AWS itself.
-func isAWSHost(host string) bool {
-	for _, domain := range []string{".amazonaws.com", ".amazonaws.com.cn", ".api.aws"} {
-		if strings.HasSuffix(strings.ToLower(host), domain) {
-			return true
+// isOwnEndpoint reports whether an endpoint is one of EC2's own for a region. Machines, load balancers and functions of anybody have names
+// in the domains of AWS too.
+func isOwnEndpoint(ctx context.Context, region string, endpoint *url.URL) bool {
+	for _, useFIPS := range []bool{false, true} {
+		for _, useDualStack := range []bool{false, true} {
+			own, err := ec2.NewDefaultEndpointResolverV2().ResolveEndpoint(ctx, ec2.EndpointParameters{Region: &region, UseFIPS: &useFIPS, UseDualStack: &useDualStack})
+			if err == nil && endpoint.Scheme == own.URI.Scheme && strings.EqualFold(endpoint.Hostname(), own.URI.Hostname()) && slices.Contains([]string{"", "443"}, endpoint.Port()) {
+				return true
+			}
 		}
 	}
 	return false

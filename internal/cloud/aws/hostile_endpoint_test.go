@@ -97,6 +97,12 @@ func TestEndpointsOfSecrets(t *testing.T) {
 	}{
 		"AWS's own":                          {"https://ec2.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, true},
 		"AWS's own beside a list":            {"https://ec2.eu-west-1.amazonaws.com", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS's own with FIPS":                {"https://EC2-fips.eu-west-1.amazonaws.com:443/", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS's own with IPv6":                {"https://ec2.eu-west-1.api.aws", []string{"other.example.com"}, actuator.CredentialsInvalid, true},
+		"AWS's own without encryption":       {"http://ec2.eu-west-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"AWS's own at another port":          {"https://ec2.eu-west-1.amazonaws.com:8443", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"a machine at AWS":                   {"http://ec2-203-0-113-5.compute-1.amazonaws.com", []string{"10.0.0.0/8"}, actuator.Other, false},
+		"a function at AWS":                  {"https://abc.execute-api.eu-west-1.amazonaws.com", nil, actuator.CredentialsInvalid, false},
 		"a host that is listed":              {"https://ec2.example.com", []string{"*.example.com"}, actuator.CredentialsInvalid, true},
 		"a host of nobody's list":            {"https://ec2.example.com", nil, actuator.CredentialsInvalid, false},
 		"a host that is not on the list":     {"https://ec2.example.com", []string{"10.0.0.0/8"}, actuator.Other, false},
@@ -117,6 +123,32 @@ func TestEndpointsOfSecrets(t *testing.T) {
 				t.Errorf("found %v, want class %q and the endpoint's words shown: %t", err, row.want, row.shown)
 			}
 		})
+	}
+}
+
+// TestAccountsOfAWSAreThoseOfItsOwnEndpoints keeps a server at AWS from saying that its machines are those of an account of AWS.
+func TestAccountsOfAWSAreThoseOfItsOwnEndpoints(t *testing.T) {
+	for _, row := range []struct{ region, endpoint, want string }{
+		{"eu-west-1", "", "aws/1"},
+		{"cn-north-1", "", "aws/1"},
+		{"cn-north-1", "https://ec2.cn-north-1.amazonaws.com.cn", "aws/1"},
+		{"us-gov-west-1", "https://ec2.us-gov-west-1.amazonaws.com", "aws/1"},
+		{"us-gov-west-1", "https://ec2.us-gov-west-1.api.aws", "aws/1"},
+		{"eu-west-1", "https://ec2.us-east-1.amazonaws.com", "ec2.us-east-1.amazonaws.com/1"},
+		{"eu-west-1", "http://ec2-203-0-113-5.compute-1.amazonaws.com", "ec2-203-0-113-5.compute-1.amazonaws.com/1"},
+	} {
+		target := testTarget()
+		target.Region = row.region
+		if row.endpoint != "" {
+			target = withCredential(target, endpointURL, row.endpoint)
+		}
+		c, err := New(Options{}).clientFor(t.Context(), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.accountName("1"); got != row.want {
+			t.Errorf("%s in %s: found the account %q, want %q", row.endpoint, row.region, got, row.want)
+		}
 	}
 }
 
