@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -55,41 +56,99 @@ func buildInventory(o hibernation.Observed, machines []csr.KnownMachine, isOpenS
 		m.NodeUID, withMachine[name] = recorded[name], true
 		inv.Machines = append(inv.Machines, m)
 	}
+	owners := findMachineOwners(o.Record.Nodes, o.Machines)
 	for _, n := range o.Record.Nodes {
 		if !withMachine[csr.NormalizeNodeName(n.Name)] {
-			inv.Machines = append(inv.Machines, recordedMachine(n, o.Machines))
+			inv.Machines = append(inv.Machines, recordedMachine(n, owners))
 		}
 	}
 	return inv
 }
 
-func recordedMachine(n hivev1.RecordedNode, atCloud []actuator.Machine) csr.KnownMachine {
+func recordedMachine(n hivev1.RecordedNode, owners machineOwners) csr.KnownMachine {
 	m := csr.KnownMachine{NodeName: n.Name, NodeUID: types.UID(n.UID), ControlPlane: n.ControlPlane}
-	for _, a := range confirmedAddresses(n, atCloud) {
+	for _, a := range owners.confirmedAddresses(n) {
 		m.Addresses = append(m.Addresses, corev1.NodeAddress{Type: corev1.NodeAddressType(a.Type), Address: a.Address})
 	}
 	return m
 }
 
-// confirmedAddresses returns those addresses of a node that its cloud confirms, beside its own name: a kubelet writes the
-// addresses of its node itself, and could claim another's. A cloud that tells no addresses confirms all.
-func confirmedAddresses(n hivev1.RecordedNode, atCloud []actuator.Machine) []hivev1.NodeAddress {
-	if !slices.ContainsFunc(atCloud, func(m actuator.Machine) bool { return len(m.Addresses) > 0 }) {
+// machineOwners tell which machine of the cloud is whose node: a kubelet writes the addresses of its node itself, and could claim another's.
+type machineOwners struct {
+	// byAddress and byName find machines; their addresses are names too.
+	byAddress, byName map[string][]*claimedMachine
+}
+
+type claimedMachine struct {
+	// isNamed says that a recorded node has its name.
+	isNamed bool
+	// claims is how many recorded nodes have an address of it.
+	claims int
+}
+
+func findMachineOwners(nodes []hivev1.RecordedNode, atCloud []actuator.Machine) machineOwners {
+	owners := machineOwners{byAddress: map[string][]*claimedMachine{}, byName: map[string][]*claimedMachine{}}
+	for _, m := range atCloud {
+		claimed := &claimedMachine{}
+		for _, address := range m.Addresses {
+			name := csr.NormalizeNodeName(address)
+			owners.byAddress[name] = append(owners.byAddress[name], claimed)
+			owners.byName[name] = append(owners.byName[name], claimed)
+		}
+		for _, name := range []string{m.Name, m.ID} {
+			name = csr.NormalizeNodeName(name)
+			owners.byName[name] = append(owners.byName[name], claimed)
+		}
+	}
+	for _, n := range nodes {
+		for _, m := range owners.byName[csr.NormalizeNodeName(n.Name)] {
+			m.isNamed = true
+		}
+		for m := range owners.claimedBy(n) {
+			m.claims++
+		}
+	}
+	return owners
+}
+
+func (o machineOwners) claimedBy(n hivev1.RecordedNode) map[*claimedMachine]bool {
+	claimed := map[*claimedMachine]bool{}
+	for _, a := range n.Addresses {
+		for _, m := range o.byAddress[csr.NormalizeNodeName(a.Address)] {
+			claimed[m] = true
+		}
+	}
+	return claimed
+}
+
+// ownerOf returns the machine of a node; nil if that is not certain. A node whose name a machine has is that machine's. Where names tell
+// nothing, it is the one machine whose addresses it has and no other node.
+func (o machineOwners) ownerOf(n hivev1.RecordedNode) *claimedMachine {
+	claimed := o.claimedBy(n)
+	named := o.byName[csr.NormalizeNodeName(n.Name)]
+	if len(named) > 0 {
+		maps.DeleteFunc(claimed, func(m *claimedMachine, _ bool) bool { return !slices.Contains(named, m) })
+	}
+	for m := range claimed {
+		if len(claimed) == 1 && (len(named) > 0 || !m.isNamed && m.claims == 1) {
+			return m
+		}
+	}
+	return nil
+}
+
+// confirmedAddresses returns those addresses of a node that its machine has, beside its own name. A cloud that tells no addresses confirms
+// all.
+func (o machineOwners) confirmedAddresses(n hivev1.RecordedNode) []hivev1.NodeAddress {
+	if len(o.byAddress) == 0 {
 		return n.Addresses
 	}
-	owners := slices.DeleteFunc(slices.Clone(atCloud), func(m actuator.Machine) bool {
-		return !slices.ContainsFunc(n.Addresses, func(a hivev1.NodeAddress) bool { return isAddressOf(m, a) })
-	})
-	if len(owners) != 1 {
+	owner := o.ownerOf(n)
+	if owner == nil {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(n.Addresses), func(a hivev1.NodeAddress) bool {
-		return !isAddressOf(owners[0], a) && csr.NormalizeNodeName(a.Address) != csr.NormalizeNodeName(n.Name)
-	})
-}
-
-func isAddressOf(m actuator.Machine, a hivev1.NodeAddress) bool {
-	return slices.ContainsFunc(m.Addresses, func(own string) bool {
-		return csr.NormalizeNodeName(own) == csr.NormalizeNodeName(a.Address)
+		name := csr.NormalizeNodeName(a.Address)
+		return !slices.Contains(o.byAddress[name], owner) && name != csr.NormalizeNodeName(n.Name)
 	})
 }

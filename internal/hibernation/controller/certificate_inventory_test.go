@@ -98,21 +98,34 @@ func TestConfirmedAddresses(t *testing.T) {
 		return n
 	}
 	worker, master := actuator.Machine{ID: "w", Addresses: []string{"10.0.0.2", "fd00::2"}}, actuator.Machine{ID: "m", Addresses: []string{"10.0.0.1"}}
+	other := hivev1.RecordedNode{Name: "master", ControlPlane: true, Addresses: []hivev1.NodeAddress{{Type: "InternalIP", Address: "10.0.0.1"}}}
+	namedWorker, namedMaster := worker, master
+	namedWorker.Name, namedMaster.Addresses = "WORKER", []string{"10.0.0.1", "master."}
 	for name, row := range map[string]struct {
 		claimed []string
 		atCloud []actuator.Machine
 		want    []string
 	}{
-		"its own addresses":                           {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
-		"an address that no machine has":              {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
-		"the address of another machine beside its":   {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
-		"no address that the cloud knows":             {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
+		"its own addresses":                                 {[]string{"10.0.0.2", "fd00::2"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2", "fd00::2"}},
+		"an address that no machine has":                    {[]string{"10.0.0.2", "10.9.9.9"}, []actuator.Machine{worker, master}, []string{"Worker", "10.0.0.2"}},
+		"the address of another machine beside its":         {[]string{"10.0.0.2", "10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"no address that the cloud knows":                   {[]string{"10.9.9.9"}, []actuator.Machine{worker, master}, nil},
+		"the address of another machine instead of its own": {[]string{"10.0.0.1"}, []actuator.Machine{worker, master}, nil},
+		"the address of another machine instead of its own, which has the node's name": {
+			[]string{"10.0.0.1"}, []actuator.Machine{namedWorker, master}, nil,
+		},
+		"the address of a machine that has another node's name":  {[]string{"10.0.0.3"}, []actuator.Machine{{ID: "x", Name: "master", Addresses: []string{"10.0.0.3"}}}, nil},
+		"its own address where machines have the names of nodes": {[]string{"10.0.0.2"}, []actuator.Machine{namedWorker, namedMaster}, []string{"Worker", "10.0.0.2"}},
+		"its own address that another node claims too": {
+			[]string{"10.0.0.1"}, []actuator.Machine{{ID: "w", Addresses: []string{"10.0.0.1", "worker"}}, namedMaster}, []string{"Worker", "10.0.0.1"},
+		},
 		"a cloud that tells no addresses":             {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}}, []string{"Worker", "10.9.9.9"}},
 		"a cloud that tells them of one machine only": {[]string{"10.9.9.9"}, []actuator.Machine{{ID: "w"}, master}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, a := range confirmedAddresses(node(row.claimed...), row.atCloud) {
+			n := node(row.claimed...)
+			for _, a := range findMachineOwners([]hivev1.RecordedNode{n, other}, row.atCloud).confirmedAddresses(n) {
 				got = append(got, a.Address)
 			}
 			if diff := cmp.Diff(row.want, got); diff != "" {
