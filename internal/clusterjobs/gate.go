@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -24,6 +25,8 @@ type Gate struct {
 	KubeconfigSecret string
 	// resume is when the last resume began, in seconds; 0 for none.
 	resume int64
+	// isReachable says that the cluster answers. Whoever compares gates at one time sees a cluster wake whose stop has expired since.
+	isReachable bool
 }
 
 // ReadGate returns the gate of a cluster, which these annotations pause.
@@ -34,6 +37,7 @@ func ReadGate(cd *hivev1.ClusterDeployment, now time.Time, pauses ...string) Gat
 		statusannotation.RestoreStatus(cd)
 	}
 	gate := Gate{MayDial: hibernation.MayDial(cd, now), IsPaused: isPaused(cd, pauses), IsDeleted: !cd.DeletionTimestamp.IsZero()}
+	gate.isReachable = meta.IsStatusConditionFalse(cd.Status.Conditions, hivev1.ClusterUnreachableCondition)
 	if cd.Spec.ClusterMetadata != nil {
 		gate.KubeconfigSecret = cd.Spec.ClusterMetadata.AdminKubeconfigSecretRef.Name
 	}

@@ -113,18 +113,18 @@ func TestReadGate(t *testing.T) {
 		cd   *hivev1.ClusterDeployment
 		want Gate
 	}{
-		"a cluster that answers":        {awake(), Gate{MayDial: true, KubeconfigSecret: "admin"}},
-		"one that is to hibernate":      {awake(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), Gate{KubeconfigSecret: "admin"}},
+		"a cluster that answers":        {awake(), Gate{MayDial: true, isReachable: true, KubeconfigSecret: "admin"}},
+		"one that is to hibernate":      {awake(func(cd *hivev1.ClusterDeployment) { cd.Spec.PowerState = hivev1.PowerStateHibernating }), Gate{isReachable: true, KubeconfigSecret: "admin"}},
 		"one of which nothing is known": {&hivev1.ClusterDeployment{}, Gate{}},
-		"one that is being deleted":     {awake(func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = &resume }), Gate{IsDeleted: true, KubeconfigSecret: "admin"}},
+		"one that is being deleted":     {awake(func(cd *hivev1.ClusterDeployment) { cd.DeletionTimestamp = &resume }), Gate{isReachable: true, IsDeleted: true, KubeconfigSecret: "admin"}},
 		"one that has resumed": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Status.Hibernation = &hivev1.HibernationRecord{ResumeStartedAt: &resume}
-		}), Gate{MayDial: true, KubeconfigSecret: "admin", resume: now.Unix()}},
-		"a paused one":                           {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "1"} }), Gate{MayDial: true, IsPaused: true, KubeconfigSecret: "admin"}},
-		"one with an annotation that is no bool": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "maybe"} }), Gate{MayDial: true, KubeconfigSecret: "admin"}},
+		}), Gate{MayDial: true, isReachable: true, KubeconfigSecret: "admin", resume: now.Unix()}},
+		"a paused one":                           {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "1"} }), Gate{MayDial: true, isReachable: true, IsPaused: true, KubeconfigSecret: "admin"}},
+		"one with an annotation that is no bool": {awake(func(cd *hivev1.ClusterDeployment) { cd.Annotations = map[string]string{pause: "maybe"} }), Gate{MayDial: true, isReachable: true, KubeconfigSecret: "admin"}},
 		"one that something else pauses": {awake(func(cd *hivev1.ClusterDeployment) {
 			cd.Annotations = map[string]string{hivev1.SyncsetPauseAnnotation: "true"}
-		}), Gate{MayDial: true, KubeconfigSecret: "admin"}},
+		}), Gate{MayDial: true, isReachable: true, KubeconfigSecret: "admin"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := ReadGate(row.cd, now, pause); got != row.want || (got.resume != 0) != got.Resume().Equal(&resume) {
