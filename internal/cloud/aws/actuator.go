@@ -405,6 +405,9 @@ func (a *Actuator) TerminateAll(ctx context.Context, t actuator.Target, clusters
 	})
 }
 
+// maxPermissionRefusals bounds how often it is found out by an order for which clusters rights are missing.
+const maxPermissionRefusals = 20
+
 // withoutRetries keeps the SDK from sending an order again by itself: whoever has it sent again first reads whether it is still wanted.
 func withoutRetries(o *ec2.Options) { o.Retryer = awssdk.NopRetryer{} }
 
@@ -470,7 +473,10 @@ func (a *Actuator) changePower(ctx context.Context, t actuator.Target, operation
 		for size := len(clusters[first]); next < len(clusters) && size+len(clusters[next]) <= maxBatchSize; next++ {
 			size += len(clusters[next])
 		}
-		batch := powerChange{operation: operation, do: func(ctx context.Context, ids []string) error { return do(ctx, c, ids) }, clusters: clusters[first:next], errs: errs[first:next]}
+		batch := powerChange{
+			operation: operation, do: func(ctx context.Context, ids []string) error { return do(ctx, c, ids) },
+			clusters: clusters[first:next], errs: errs[first:next], refusals: new(maxPermissionRefusals),
+		}
 		group.Go(func() error {
 			c.changeClusters(ctx, batch)
 			return nil
@@ -487,6 +493,8 @@ type powerChange struct {
 	do        func(context.Context, []string) error
 	clusters  [][]string
 	errs      []error
+	// refusals is how many more orders may be refused for missing rights before all clusters of a part are; all parts share it.
+	refusals *int
 }
 
 func (p powerChange) part(from, to int) powerChange {
@@ -495,14 +503,26 @@ func (p powerChange) part(from, to int) powerChange {
 }
 
 // changeClusters starts, stops or terminates the machines of clusters by one call. EC2 refuses it as a whole for one bad machine, so each half of the clusters is
-// tried by itself then, and at last the machines of one.
+// tried by itself then, and at last the machines of one. Rights may be missing for one cluster only too, unless it is the right to take a role.
 func (c *accountClient) changeClusters(ctx context.Context, p powerChange) {
 	if len(p.clusters) == 1 {
-		p.errs[0] = c.changeCluster(ctx, p)
+		if p.errs[0] = c.changeCluster(ctx, p); actuator.ClassOf(p.errs[0]) == actuator.PermissionDenied {
+			*p.refusals--
+		}
 		return
 	}
-	err := c.callWithTimeout(ctx, p.operation, func(ctx context.Context) error { return p.do(ctx, slices.Concat(p.clusters...)) })
-	if _, isOfMachine := errors.AsType[*machineRefusedError](err); !isOfMachine {
+	isOfRole := false
+	err := c.callWithTimeout(ctx, p.operation, func(ctx context.Context) error {
+		err := p.do(ctx, slices.Concat(p.clusters...))
+		_, isOfRole = errors.AsType[*assumeRoleError](err)
+		return err
+	})
+	_, isOfMachine := errors.AsType[*machineRefusedError](err)
+	isDenied := actuator.ClassOf(err) == actuator.PermissionDenied && !isOfRole
+	if isDenied {
+		*p.refusals--
+	}
+	if mayBeOfOne := isOfMachine || isDenied && *p.refusals > 0; !mayBeOfOne {
 		for i := range p.errs {
 			p.errs[i] = err
 		}

@@ -28,6 +28,8 @@ type roleCloud struct {
 	// lifetime is that of sessions; refuse answers a request to take the role.
 	lifetime time.Duration
 	refuse   string
+	// refused is how often it did.
+	refused  int
 	sessions int
 	asked    []url.Values
 }
@@ -50,6 +52,7 @@ func (c *roleCloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			`</AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>`, "ASIAMANAGER", "own", until)
 	case "AssumeRole":
 		if c.refuse != "" {
+			c.refused++
 			w.WriteHeader(http.StatusForbidden)
 			_, _ = fmt.Fprintf(w, `<ErrorResponse><Error><Code>%s</Code><Message>not allowed</Message></Error></ErrorResponse>`, c.refuse)
 			return
@@ -151,6 +154,14 @@ func TestRolesThatAreNotTaken(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a role that does not trust us is asked for once for all clusters", func(t *testing.T) {
+		c := roleCloud{refuse: "AccessDenied"}
+		a, target := c.start(t, testTenant+"="+testRole)
+		errs := a.StartAll(t.Context(), target, [][]string{{"i-a"}, {"i-b"}})
+		if actuator.ClassOf(errs[0]) != actuator.PermissionDenied || actuator.ClassOf(errs[1]) != actuator.PermissionDenied || c.refused != 1 {
+			t.Errorf("found %v after %d questions, want one question", errs, c.refused)
+		}
+	})
 	t.Run("a manager without credentials", func(t *testing.T) {
 		c := roleCloud{}
 		a, target := c.start(t, testTenant+"="+testRole)

@@ -284,6 +284,41 @@ func TestChangePower(t *testing.T) {
 	}
 }
 
+func TestRightsThatAreMissingForOneClusterKeepNoOtherAsleep(t *testing.T) {
+	const clusters = 40
+	for name, row := range map[string]struct {
+		refused  func(id string) bool
+		maxCalls int
+	}{
+		"one cluster":  {func(id string) bool { return id == "i-0017" }, 13},
+		"all clusters": {func(string) bool { return true }, maxPermissionRefusals + 5}, // Halves that wait are asked for once.
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			a := New(Options{HTTPClient: clientFunc(func(r *http.Request) (*http.Response, error) {
+				calls++
+				ids, _ := machinesNamedBy(t, r)
+				if slices.ContainsFunc(ids, row.refused) {
+					return ec2Error(http.StatusForbidden, "UnauthorizedOperation", "no"), nil
+				}
+				return httpAnswer(http.StatusOK, `<StartInstancesResponse></StartInstancesResponse>`), nil
+			})})
+			var orders [][]string
+			for i := range clusters {
+				orders = append(orders, []string{fmt.Sprintf("i-%04d", i)})
+			}
+			for i, err := range a.StartAll(t.Context(), testTarget(), orders) {
+				if isRefused := row.refused(orders[i][0]); (err != nil) != isRefused || isRefused && actuator.ClassOf(err) != actuator.PermissionDenied {
+					t.Errorf("%s: found %v, want a refusal: %t", orders[i][0], err, isRefused)
+				}
+			}
+			if calls > row.maxCalls {
+				t.Errorf("found %d calls, want at most %d", calls, row.maxCalls)
+			}
+		})
+	}
+}
+
 func TestJoinIDsNamesTwenty(t *testing.T) {
 	var ids []string
 	for n := range 23 {
