@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// promptJobs are done at once, and patientJobs at clusters that did not answer before: they hold up no others.
+	// promptJobs are done at once, and patientJobs at clusters that did not answer before, or slowly: they hold up no others.
 	promptJobs, patientJobs = 40, 10
 	// jobTimeout bounds a job.
 	jobTimeout = 10 * time.Minute
@@ -28,7 +28,8 @@ const (
 // Outcome is what a runner has to know of an answer.
 type Outcome struct {
 	At time.Time
-	// HasFailed says that the same job is worth another attempt, and IsSilent that the cluster did not answer.
+	// HasFailed says that the same job is worth another attempt, and IsSilent that the cluster did not answer, or so slowly that it must not
+	// hold up others.
 	HasFailed, IsSilent bool
 }
 

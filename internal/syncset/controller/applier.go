@@ -58,8 +58,10 @@ func NewApplier(d targetcluster.Dialer, c clock.PassiveClock) *Applier {
 func (a *Applier) do(ctx context.Context, job *clusterJob) (*syncset.Answer, clusterjobs.Outcome) {
 	begun := a.Clock.Now()
 	answer := a.run(ctx, job)
-	a.Metrics.countJob(answer, answer.At.Sub(begun))
-	return answer, clusterjobs.Outcome{At: answer.At, HasFailed: hasFailed(answer), IsSilent: answer.NoAnswer != ""}
+	took := answer.At.Sub(begun)
+	a.Metrics.countJob(answer, took)
+	// A set may have so many objects that one job of a cluster that answers slowly takes all of a job's time.
+	return answer, clusterjobs.Outcome{At: answer.At, HasFailed: hasFailed(answer), IsSilent: answer.NoAnswer != "" || took > jobTime}
 }
 
 func rememberAttempt(before syncset.Attempt, answer *syncset.Answer, retryAt time.Time) syncset.Attempt {

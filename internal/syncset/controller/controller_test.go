@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -326,6 +328,37 @@ type hastyClock struct {
 
 func (c *hastyClock) Since(time.Time) time.Duration {
 	return time.Duration(c.looks.Add(1)-1) * (jobTime/2 + 1)
+}
+
+// stridingClock is later by as much whenever somebody asks.
+type stridingClock struct {
+	clock.PassiveClock
+	stride time.Duration
+	asked  int
+}
+
+func (c *stridingClock) Now() time.Time {
+	c.asked++
+	return time.Unix(0, 0).Add(time.Duration(c.asked) * c.stride)
+}
+
+// TestSlowClusterHoldsUpNoOthers has a cluster that answers everything, in more or in less than the time of a job.
+func TestSlowClusterHoldsUpNoOthers(t *testing.T) {
+	t.Parallel()
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://127.0.0.1:1"}}, Contexts: map[string]*clientcmdapi.Context{"c": {Cluster: "c"}}, CurrentContext: "c",
+	})
+	testenv.ExpectNoError(t, err)
+	for took, wantSlow := range map[time.Duration]bool{jobTime: false, jobTime + time.Second: true} {
+		applier := NewApplier(targetcluster.Dialer{}, &stridingClock{PassiveClock: clock.RealClock{}, stride: took / 2})
+		applier.ReadSecret = func(context.Context, types.NamespacedName) (*corev1.Secret, error) {
+			return &corev1.Secret{Data: map[string][]byte{"kubeconfig": kubeconfig}}, nil
+		}
+		answer, outcome := applier.do(t.Context(), &clusterJob{})
+		if outcome.IsSilent != wantSlow || outcome.HasFailed || answer.NoAnswer != "" {
+			t.Errorf("a job of %s: expected a success, and slow %t, found %+v and %+v", took, wantSlow, answer, outcome)
+		}
+	}
 }
 
 // TestJobGivesOthersTheirTurn has a job of three sets at a cluster so slow that there is time for two.
