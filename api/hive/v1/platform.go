@@ -51,6 +51,8 @@ type PlatformSettings struct {
 	Name string
 	// Cloud is which of the platform's clouds the cluster is in; empty where there is one.
 	Cloud string
+	// IsCloudNamedBySecret says that Cloud is a name of the credentials Secret only: another Secret may have another one for the same cloud.
+	IsCloudNamedBySecret bool
 	// Region is where the machines are looked for; empty where one answer is for all regions.
 	Region string
 	// Machines is what the machines are found by: the infraID that they are tagged or named with, or the group that they are in.

@@ -33,7 +33,7 @@ type OpenStackPlatform struct {
 func (p OpenStackPlatform) settings(metadata ClusterMetadata) PlatformSettings {
 	return PlatformSettings{
 		// The region is in clouds.yaml, as for OpenStack's own clients.
-		Name: "openstack", Cloud: p.Cloud, Machines: metadata.InfraID, CredentialsSecretName: p.CredentialsSecretRef.Name,
+		Name: "openstack", Cloud: p.Cloud, IsCloudNamedBySecret: true, Machines: metadata.InfraID, CredentialsSecretName: p.CredentialsSecretRef.Name,
 		FreesCapacity: p.StopMethod == OpenStackShelve,
 		Missing:       emptyFields("spec.platform.openstack.cloud", p.Cloud, "spec.platform.openstack.credentialsSecretRef.name", p.CredentialsSecretRef.Name),
 	}

@@ -32,13 +32,17 @@ func addIndexes(mgr manager.Manager) error {
 	return nil
 }
 
-// machineTags is what the machines are found by; nothing while they cannot be found.
+// machineTags is what the machines are found by, in words that all who find them use; nothing while they cannot be found.
 func machineTags(cd *hivev1.ClusterDeployment) []string {
 	platform := cd.Spec.PlatformSettings()
 	if platform.Machines == "" {
 		return nil
 	}
-	return []string{platform.Name + "/" + platform.Cloud + platform.Region + "/" + platform.Machines}
+	cloud := platform.Cloud
+	if platform.IsCloudNamedBySecret {
+		cloud = "" // The accounts tell clouds apart.
+	}
+	return []string{platform.Name + "/" + cloud + platform.Region + "/" + platform.Machines}
 }
 
 // clusterDeploymentsOfSameMachines maps a ClusterDeployment to those that it may have kept from its machines.

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"slices"
 	"testing"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
@@ -70,5 +71,26 @@ func asksForRightsFirst(t *testing.T, e *env) {
 	})
 	if err := e.cloud.ExpectState(t, s.infraID, "running"); err != nil {
 		t.Errorf("expected no machine to be stopped: %v", err)
+	}
+}
+
+// TestSameMachinesAreFoundByWhatAllCallThem has two ClusterDeployments of one cluster, whose owners have names of their own in clouds.yaml.
+func TestSameMachinesAreFoundByWhatAllCallThem(t *testing.T) {
+	on := func(platform hivev1.Platform) []string {
+		cd := &hivev1.ClusterDeployment{}
+		cd.Spec.ClusterMetadata, cd.Spec.Platform = &hivev1.ClusterMetadata{InfraID: "sleepy-x7k2p"}, platform
+		return machineTags(cd)
+	}
+	onOpenStack := func(cloud string) []string {
+		return on(hivev1.Platform{OpenStack: &hivev1.OpenStackPlatform{CredentialsSecretRef: hivev1.LocalObjectReference{Name: "cloud"}, Cloud: cloud}})
+	}
+	if first, second := onOpenStack("openstack"), onOpenStack("fleet"); len(first) != 1 || !slices.Equal(first, second) {
+		t.Errorf("expected the same machines to have one name, found %v and %v", first, second)
+	}
+	onEngine := func(engine string) []string {
+		return on(hivev1.Platform{Containers: &hivev1.ContainersPlatform{Engine: engine, NamePrefix: "kind"}})
+	}
+	if first, second := onEngine("tcp://one:2376"), onEngine("tcp://two:2376"); len(first) != 1 || slices.Equal(first, second) {
+		t.Errorf("expected the machines of two engines to have two names, found %v and %v", first, second)
 	}
 }
