@@ -57,7 +57,7 @@ func (a *Actuator) clientForRole(ctx context.Context, role actuator.Role, region
 		return nil, actuator.Errorf(actuator.Other, "spec.platform.aws.credentialsAssumeRole: expected a role that --aws-assume-roles lists for the namespace %s, found %.200q: "+
 			"have it listed, or use credentialsSecretRef", role.Namespace, role.Name)
 	}
-	return a.clients.GetOrBuild([]string{"role", role.Name, role.ExternalID, role.Namespace, region}, func(name string) (*accountClient, error) {
+	return a.clients.GetOrBuild(role.Namespace, []string{"role", role.Name, role.ExternalID, role.Namespace, region}, func(name string) (*accountClient, error) {
 		session, err := a.newSession(ctx, role, region)
 		if err != nil {
 			return nil, err

@@ -53,7 +53,8 @@ func (a *Actuator) clientFor(ctx context.Context, t actuator.Target) (*accountCl
 	}
 	endpoint := keys.endpointOrDefault(a.options.Endpoint)
 	// The first field keeps a Secret, into which a tenant may write anything, from being taken for the role of another.
-	return a.clients.GetOrBuild([]string{"keys", keys.id, keys.secret, keys.token, t.Region, endpoint}, func(name string) (*accountClient, error) {
+	fields := []string{"keys", keys.id, keys.secret, keys.token, t.Region, endpoint}
+	return a.clients.GetOrBuild(t.Namespace, fields, func(name string) (*accountClient, error) {
 		static := awssdk.Credentials{AccessKeyID: keys.id, SecretAccessKey: keys.secret, SessionToken: keys.token, Source: "Secret"}
 		c, err := a.newClient(ctx, awssdk.CredentialsProviderFunc(func(context.Context) (awssdk.Credentials, error) { return static, nil }), t.Region, endpoint, name)
 		if err == nil {

@@ -119,7 +119,7 @@ func (a *Actuator) clientFor(t actuator.Target) (*accountClient, error) {
 		return nil, err
 	}
 	fields := []string{where.hosts[0], p.SubscriptionID, p.TenantID, p.ClientID, p.ClientSecret, string(p.pem), strconv.FormatBool(p.isFederated)}
-	return a.clients.GetOrBuild(fields, func(name string) (*accountClient, error) { return a.newClient(p, where, name) })
+	return a.clients.GetOrBuild(t.Namespace, fields, func(name string) (*accountClient, error) { return a.newClient(p, where, name) })
 }
 
 func (a *Actuator) newClient(p servicePrincipal, where azureCloud, account string) (*accountClient, error) {

@@ -53,7 +53,7 @@ func (a *Actuator) clientFor(t actuator.Target) (*engineClient, error) {
 	} else {
 		fields = append(fields, string(t.Credentials[certificateKey]), string(t.Credentials[privateKeyKey]), string(t.Credentials[authorityKey]))
 	}
-	return a.clients.GetOrBuild(fields, func(name string) (*engineClient, error) { return a.newClient(address, t, name) })
+	return a.clients.GetOrBuild(t.Namespace, fields, func(name string) (*engineClient, error) { return a.newClient(address, t, name) })
 }
 
 func (a *Actuator) newClient(address engineAddress, t actuator.Target, account string) (*engineClient, error) {

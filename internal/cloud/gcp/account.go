@@ -40,7 +40,7 @@ func (a *Actuator) accountOf(t actuator.Target) (*projectAccount, error) {
 		disks = strconv.FormatBool(*t.DiscardLocalDisks)
 	}
 	fields := []string{s.ProjectID, s.ClientEmail, s.PrivateKeyID, s.PrivateKey, disks}
-	return a.accounts.GetOrBuild(fields, func(name string) (*projectAccount, error) {
+	return a.accounts.GetOrBuild(t.Namespace, fields, func(name string) (*projectAccount, error) {
 		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.AccessToken, error) { return a.fetchToken(ctx, s) })
 		return &projectAccount{
 			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},

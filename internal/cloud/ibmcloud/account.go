@@ -37,7 +37,7 @@ func (a *Actuator) accountOf(t actuator.Target) (*regionAccount, error) {
 	if err := checkRegion(t.Region); err != nil {
 		return nil, err
 	}
-	return a.accounts.GetOrBuild([]string{apiKey, t.Region}, func(name string) (*regionAccount, error) {
+	return a.accounts.GetOrBuild(t.Namespace, []string{apiKey, t.Region}, func(name string) (*regionAccount, error) {
 		tokens := rest.NewTokenCache(a.options.Clock, func(ctx context.Context) (rest.AccessToken, error) { return a.fetchToken(ctx, apiKey) })
 		return &regionAccount{
 			client: rest.APIClient{HTTP: a.options.HTTPClient, Tokens: tokens, Timeout: a.options.CallTimeout},

@@ -118,7 +118,7 @@ func (a *Actuator) clientFor(t actuator.Target) (*projectClient, error) {
 		s.Auth.ProjectName, s.Auth.ProjectID, s.Auth.ProjectDomainName, s.Auth.ProjectDomainID, s.Auth.CredentialID, s.Auth.CredentialName,
 		s.Auth.CredentialSecret, s.RegionName, s.availability(), s.rootsPEM, strconv.FormatBool(t.FreesCapacity),
 	}
-	return a.clients.GetOrBuild(fields, func(name string) (*projectClient, error) { return a.newClient(s, name, t.FreesCapacity) })
+	return a.clients.GetOrBuild(t.Namespace, fields, func(name string) (*projectClient, error) { return a.newClient(s, name, t.FreesCapacity) })
 }
 
 func (a *Actuator) newClient(s cloudSettings, account string, shelves bool) (*projectClient, error) {
