@@ -290,10 +290,11 @@ func TestRestores(t *testing.T) {
 		return nil
 	})
 	at := metav1.NewTime(time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC))
-	message, err := backup.FormatResult(mocov1beta2.BackupStatus{Time: &at})
+	message, err := backup.FormatResult(mocov1beta2.BackupStatus{Time: &at, Warnings: []string{"a right is missing"}})
 	testenv.ExpectNoError(t, err)
 	e.runJob(t, "moco-restore-test", nil, message, batchv1.JobComplete)
 	e.WaitForEvent(t, e.namespace, restored, "the data of 2026-11-20 11:00:00 +0000 UTC were restored")
+	e.WaitForEvent(t, e.namespace, restored, "; a right is missing")
 	if err := e.get(t, "test", cluster); err != nil || cluster.Status.RestoredTime == nil {
 		t.Errorf("expected the time of the restore, found %v, %v", cluster.Status.RestoredTime, err)
 	}

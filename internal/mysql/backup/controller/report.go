@@ -158,6 +158,10 @@ func (c Controller) reportRestore(cluster *mocov1beta2.MySQLCluster, seen observ
 			event.Warning = true
 			event.Note += fmt.Sprintf(", which is %s before the restore point: nothing that was written between them is there", missing)
 		}
+		for _, warning := range from.Warnings {
+			event.Warning = true
+			event.Note += "; " + warning
+		}
 	}
 	events.list = append(events.list, event)
 }

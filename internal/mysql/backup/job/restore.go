@@ -83,9 +83,10 @@ func RunRestore(ctx context.Context, o RestoreOptions) error {
 	if err != nil {
 		return err
 	}
+	found.status.Warnings = nil // They were about the backup.
 	if !done {
 		o.Log.Info("Restoring", "record", found.keys.Record, "bytes", found.status.DumpSize)
-		if err := o.loadBackup(ctx, t, found); err != nil {
+		if found.status.Warnings, err = o.loadBackup(ctx, t, found); err != nil {
 			return err
 		}
 	}
@@ -161,28 +162,28 @@ func (o RestoreOptions) waitForSession(ctx context.Context, s *mysqlServer) (*sq
 
 // loadBackup loads everything. The transactions in the dump are not written to the binary log but become gtid_purged, and
 // replicas are cloned later.
-func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from storedBackup) error {
+func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from storedBackup) (warnings []string, err error) {
 	if err := t.beginLoad(ctx, from.keys.Record); err != nil {
-		return err
+		return nil, err
 	}
 	object, err := from.from.GetObject(ctx, from.keys.Dump)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = object.Close() }() // It was only read.
 	if err := loadDump(ctx, t.host, o.Password, object, o.Schema); err != nil {
-		return err
+		return nil, err
 	}
 	if err := o.verifyLoaded(ctx, t, from); err != nil {
-		return err
+		return nil, err
 	}
-	if err := o.addAccounts(ctx, t, from.accounts); err != nil {
-		return err
+	if warnings, err = o.addAccounts(ctx, t, from.accounts); err != nil {
+		return nil, err
 	}
 	if err := o.replayBinlogs(ctx, t, from); err != nil {
-		return err
+		return nil, err
 	}
-	return t.finishLoad(ctx)
+	return warnings, t.finishLoad(ctx)
 }
 
 // verifyLoaded returns an error unless what was loaded is what was dumped.
@@ -204,31 +205,36 @@ func (o RestoreOptions) verifyLoaded(ctx context.Context, t restoreTarget, from 
 	return err
 }
 
-// Numbers of MySQL's errors for rights on what is not there.
-const (
-	codeNoTable   = 1146
-	codeNoRoutine = 1305
-)
+// isRightOnNothing says whether a right could not be given because its schema, table, column or routine is not there.
+func isRightOnNothing(err error) bool {
+	const noSchema, noColumn, noTable, noRoutine = 1049, 1054, 1146, 1305
+	return slices.Contains([]uint16{noSchema, noColumn, noTable, noRoutine}, errorNumber(err))
+}
 
-// addAccounts makes all accounts before it gives them rights, since some are roles of others.
-func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []mysqlAccount) error {
+// addAccounts makes all accounts before it gives them rights, since some are roles of others. MySQL keeps rights on a table or column that
+// is dropped, but gives none on what is not there: they are left out, with a warning unless that is because one schema alone is restored.
+func (o RestoreOptions) addAccounts(ctx context.Context, t restoreTarget, all []mysqlAccount) (warnings []string, err error) {
 	for _, a := range all {
 		if err := t.execStatement(ctx, a.Create); err != nil {
-			return fmt.Errorf("make account %s: it %s", a.quotedName(), describeError(err))
+			return nil, fmt.Errorf("make account %s: it %s", a.quotedName(), describeError(err))
 		}
 	}
 	for _, a := range all {
+		left := 0
 		for _, grant := range a.Grants {
 			err := t.execStatement(ctx, grant)
-			// With one schema restored, rights on single tables of the others have nothing to stand on.
-			if n := errorNumber(err); o.Schema != "" && (n == codeNoTable || n == codeNoRoutine) {
+			if isRightOnNothing(err) {
 				o.Log.Info("Right left out, because what it is for was not restored", "account", a.quotedName())
+				left++
 				continue
 			}
 			if err != nil {
-				return fmt.Errorf("give account %s its rights: MySQL %s", a.quotedName(), describeError(err))
+				return nil, fmt.Errorf("give account %s its rights: MySQL %s", a.quotedName(), describeError(err))
 			}
 		}
+		if left > 0 && o.Schema == "" {
+			warnings = append(warnings, fmt.Sprintf("account %s lacks %d of its grants, which are for tables, columns or routines that are not in the backup", a.quotedName(), left))
+		}
 	}
-	return nil
+	return warnings, nil
 }
