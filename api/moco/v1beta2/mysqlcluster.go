@@ -61,6 +61,7 @@ type MySQLClusterSpec struct {
 	// Replicas is the number of instances, the primary included: odd, so that a majority exists, and never less than before.
 	// +optional
 	// +kubebuilder:default=1
+	// +kubebuilder:validation:Maximum=101
 	// +kubebuilder:validation:XValidation:rule=`self > 0 && self % 2 == 1`,message=`expected a positive odd number, so that a majority exists; take 1, 3 or 5`
 	// +kubebuilder:validation:XValidation:rule=`self >= oldSelf`,messageExpression=`'expected at least %d, because instances cannot be taken away; make a new MySQLCluster, or set spec.offline'.format([oldSelf])`
 	Replicas int32 `json:"replicas,omitempty"`

@@ -155,6 +155,14 @@ func (c *MySQLCluster) ReconciliationStopped() bool {
 	return c.Annotations[ReconciliationStoppedAnnotation] == stops
 }
 
+// MaxReplicas is the most that spec.replicas may be, far above what one primary can feed.
+const MaxReplicas = 101
+
+// HasPossibleReplicas says whether there can be so many instances.
+func (s MySQLClusterSpec) HasPossibleReplicas() bool {
+	return s.Replicas >= 0 && s.Replicas <= MaxReplicas
+}
+
 // SourceSecretName is the name of the Secret with the server outside; empty for a cluster of its own.
 func (s MySQLClusterSpec) SourceSecretName() string {
 	if s.ReplicationSourceSecretName == nil {

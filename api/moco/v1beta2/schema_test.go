@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,6 +46,21 @@ func TestTheSchema(t *testing.T) {
 	t.Run("what is refused later", s.testRefusedLater)
 	t.Run("columns", s.testColumns)
 	t.Run("the status loses nothing", s.testStatus)
+}
+
+// TestReplicasOutOfBoundsCountForNothing has what upstream's schema lets through.
+func TestReplicasOutOfBoundsCountForNothing(t *testing.T) {
+	t.Parallel()
+	for _, replicas := range []int32{-1, mocov1beta2.MaxReplicas + 1, math.MaxInt32} {
+		c := &mocov1beta2.MySQLCluster{Spec: mocov1beta2.MySQLClusterSpec{Replicas: replicas}}
+		if n := c.InstanceCount(); n != 0 {
+			t.Errorf("spec.replicas %d: expected no instances, found %d", replicas, n)
+		}
+		c.Status.Instances = []mocov1beta2.InstanceStatus{{Ordinal: 0}, {Ordinal: 2}}
+		if n := c.InstanceCount(); n != 3 {
+			t.Errorf("spec.replicas %d: expected the instances that there are to stay, found %d", replicas, n)
+		}
+	}
 }
 
 type schemaServer struct {
@@ -275,6 +291,7 @@ func (s *schemaServer) testRefusedAtCreation(t *testing.T) {
 		"three instances": {"spec.replicas", int64(3), ""},
 		"no instance":     {"spec.replicas", int64(0), "spec.replicas: Invalid value: 0: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
 		"two instances":   {"spec.replicas", int64(2), "spec.replicas: Invalid value: 2: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
+		"103 instances":   {"spec.replicas", int64(103), "spec.replicas: Invalid value: 103: spec.replicas in body should be less than or equal to 101"},
 		"-1 instances":    {"spec.replicas", int64(-1), "spec.replicas: Invalid value: -1: expected a positive odd number, so that a majority exists; take 1, 3 or 5"},
 
 		"a base of server ids":              {"spec.serverIDBase", int64(7), ""},

@@ -98,9 +98,13 @@ func (s *MySQLClusterStatus) Primary() (int, bool) {
 	return 0, false
 }
 
-// InstanceCount is how many instances there are or should be. None is taken away, which upstream's schema leaves to a webhook.
+// InstanceCount is how many instances there are or should be. None is taken away, which upstream's schema leaves to a webhook, as it does
+// with replicas out of bounds: they count for nothing, since memory is taken for each.
 func (c *MySQLCluster) InstanceCount() int {
-	n := int(c.Spec.Replicas)
+	n := 0
+	if c.Spec.HasPossibleReplicas() {
+		n = int(c.Spec.Replicas)
+	}
 	for _, i := range c.Status.Instances {
 		n = max(n, i.Ordinal+1)
 	}

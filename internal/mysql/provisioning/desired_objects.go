@@ -193,6 +193,9 @@ func servicePort(name string, number int64) map[string]any {
 // With a partition it could not be the primary that comes last, and a rollout would go on without a manager.
 func buildStatefulSet(in BuildInput, config string) (*unstructured.Unstructured, error) {
 	c := in.Cluster
+	if !c.Spec.HasPossibleReplicas() { // Upstream's schema lets them through.
+		return nil, fmt.Errorf("spec.replicas: expected 1 to %d, found %d; correct it", mocov1beta2.MaxReplicas, c.Spec.Replicas)
+	}
 	spec, err := buildPodSpec(c, config, in.ExporterImage)
 	if err != nil {
 		return nil, err

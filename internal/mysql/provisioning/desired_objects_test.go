@@ -101,6 +101,13 @@ spec:
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 `
 
+func TestTooManyReplicasAreRefused(t *testing.T) {
+	c := parseCluster(t, strings.Replace(minimalCluster, "replicas: 3", "replicas: 2147483647", 1))
+	if _, err := BuildObjects(BuildInput{Cluster: c}); err == nil || !strings.Contains(err.Error(), "spec.replicas: expected 1 to 101, found 2147483647") {
+		t.Errorf("expected the replicas to be refused, found %v", err)
+	}
+}
+
 func TestBuildObjects(t *testing.T) {
 	passwords := map[string][]byte{}
 	for _, a := range accounts.ListAccounts() {
