@@ -79,7 +79,8 @@ func (t restoreTarget) lockForRestore(ctx context.Context) error {
 	if mine.Int64 != 1 {
 		return errors.New("expected to be the only restore into this instance, found another; the next try waits for its end")
 	}
-	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off")
+	// The server must not end it for being idle while others load the dump and the binary logs.
+	return t.execAll(ctx, "prepare the session", "set session sql_log_bin = off, wait_timeout = 31536000")
 }
 
 // prepareForLoad looks at what the instance holds. If it is everything of the backup there is nothing left to do; half of a
