@@ -17,7 +17,6 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 	"github.com/torpor-dev/torpor/internal/mysql/backup"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
 	"github.com/torpor-dev/torpor/internal/mysql/backup/bucket"
@@ -180,17 +179,34 @@ func (f *transactionFilter) passTransaction(first binlog.BinlogEvent, head binlo
 }
 
 // accountStatement begins a statement about accounts. Such a one is a transaction of its own.
-var accountStatement = regexp.MustCompile(`(?is)^\s*(?:/\*.*?\*/\s*)*(?:(?:create|alter|drop|rename)\s+(?:user|role)|grant|revoke|set\s+(?:password|default\s+role))\b`)
+var accountStatement = regexp.MustCompile(`(?is)^\s*(?:/\*.*?\*/\s*)*((?:create|alter|drop|rename)\s+(?:user|role)|grant|revoke|set\s+(?:password|default\s+role))\b`)
 
-// isLeftOut says whether a statement is not repeated: one about accounts that every cluster has with passwords of its own, or about any
-// if only some were to be restored.
-func (o RestoreOptions) isLeftOut(statement string) bool {
-	if !accountStatement.MatchString(statement) {
-		return false
+// unrestoredAccount finds a name of listUnrestoredNames with its host, unrestoredName also one that stands alone, as it may where the server
+// writes a statement into the binary log as it came.
+var (
+	unrestoredAccount = regexp.MustCompile(unrestoredPattern() + `\s*@`)
+	unrestoredName    = regexp.MustCompile(unrestoredPattern() + `(?:[\s@,;]|$)`)
+)
+
+func unrestoredPattern() string {
+	var names []string
+	for _, name := range listUnrestoredNames() {
+		names = append(names, "'"+name+"'", "`"+name+"`", `"`+name+`"`, name)
 	}
-	return len(o.Users) > 0 || slices.ContainsFunc(accounts.ListAccounts(), func(a accounts.MySQLAccount) bool {
-		return slices.ContainsFunc([]string{"'", "`", `"`}, func(quote string) bool { return strings.Contains(statement, quote+a.Name+quote) })
-	})
+	return `[\s,](?:` + strings.Join(names, "|") + `)`
+}
+
+// isLeftOut says whether a statement is not repeated: one about accounts that no backup has, or about any if only some were to be restored.
+func (o RestoreOptions) isLeftOut(statement string) bool {
+	found := accountStatement.FindStringSubmatchIndex(statement)
+	if found == nil || len(o.Users) > 0 {
+		return found != nil
+	}
+	// CREATE USER and ALTER USER have every host in the binary log, and comments, which may be such a name.
+	if words := strings.ToLower(statement[found[2]:found[3]]); strings.HasSuffix(words, "user") && (strings.HasPrefix(words, "create") || strings.HasPrefix(words, "alter")) {
+		return unrestoredAccount.MatchString(statement[found[3]:])
+	}
+	return unrestoredName.MatchString(statement[found[3]:])
 }
 
 // replayBinlogs applies what was committed between the dump and the restore point.

@@ -11,8 +11,21 @@ func TestLeftOutStatements(t *testing.T) {
 		"CREATE USER 'moco-admin2'@'%' IDENTIFIED WITH 'x'":                          false,
 		"CREATE USER 'app'@'%' IDENTIFIED WITH 'x'":                                  false,
 		"create table t (v varchar(20) default 'moco-admin')":                        false,
-		"BEGIN": false,
-		"":      false,
+		"ALTER USER 'root'@'%' IDENTIFIED WITH 'caching_sha2_password' AS 'x'":       true,
+		"drop user if exists app, root@'%'":                                          true,
+		"drop user root":                                                             true,
+		"revoke `root` from app":                                                     true,
+		"rename user root to boss":                                                   true,
+		"GRANT SELECT ON *.* TO `root`@`%`":                                          true,
+		"set default role reader to root;":                                           true,
+		"GRANT SELECT ON `root`.* TO 'app'@'%'":                                      false,
+		"revoke select on root.t from app":                                           false,
+		"revoke select on app.root from app":                                         false,
+		"/* root */ drop user app":                                                   false,
+		"drop user 'root-cause'@'%', roots":                                          false,
+		"ALTER USER 'app'@'%' COMMENT 'root'":                                        false,
+		"BEGIN":                                                                      false,
+		"":                                                                           false,
 	} {
 		if found := (RestoreOptions{}).isLeftOut(statement); found != want {
 			t.Errorf("%s: expected %v, found %v", statement, want, found)

@@ -115,9 +115,11 @@ func TestRestoreToAPointInTime(t *testing.T) {
 	e.startShipping(t, source.Address)
 	w := startRowWriter(t, source)
 	waitForRows(t, source, 10)
+	execStatements(t, source, "create user root")
 	if _, err := e.runBackup(t.Context(), t, source.Address); err != nil {
 		t.Fatal(err)
 	}
+	execStatements(t, source, "alter user root identified by 'secret-root' comment 'everybody'", "grant select on *.* to root", "drop user root")
 	execStatements(t, source, "create user late@'%' identified by 'late-secret'", "alter user 'moco-admin'@'%' identified by 'secret-a'",
 		"flush binary logs", "set gtid_next = 'automatic:label'", "insert into app.t (v) values ('tagged')")
 	begun := len(queryList(t, source, "select id from app.ticks"))

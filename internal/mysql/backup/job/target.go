@@ -171,15 +171,24 @@ type mysqlAccount struct {
 	Grants []string `json:"grants"`
 }
 
-// accountsQuery leaves out those that every cluster has with passwords of its own: a cluster's Secret and the accounts in
-// its data must fit together. Accounts with default roles come after the roles.
-func accountsQuery() string {
-	var own []string
+// listUnrestoredNames are those of accounts that no backup has: root, and those that every cluster has with passwords of its own, since a
+// cluster's Secret and the accounts in its data must fit together.
+func listUnrestoredNames() []string {
+	names := []string{"root"}
 	for _, a := range accounts.ListAccounts() {
-		own = append(own, quoteSQL(a.Name))
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// accountsQuery has accounts with default roles after the roles.
+func accountsQuery() string {
+	var left []string
+	for _, name := range listUnrestoredNames() {
+		left = append(left, quoteSQL(name))
 	}
 	return `select user, host from mysql.user u
- where user not in ('root', '', ` + strings.Join(own, ", ") + `) and user not like 'mysql.%'
+ where user not in ('', ` + strings.Join(left, ", ") + `) and user not like 'mysql.%'
  order by exists(select 1 from mysql.default_roles r where r.user = u.user and r.host = u.host), user, host`
 }
 
