@@ -107,7 +107,7 @@ func (o RestoreOptions) eachTransaction(ctx context.Context, from bucket.Store, 
 		return fmt.Errorf("decompress %s: %w", segment.Key, err)
 	}
 	defer plain.Close()
-	if err := (&transactionFilter{from: bufio.NewReaderSize(plain, lineBuffer), to: to, until: o.Point, visit: visit}).run(); err != nil {
+	if err := (&transactionFilter{from: bufio.NewReaderSize(plain, lineBuffer), to: to, wanted: segment.GTIDs, until: o.Point, visit: visit}).run(); err != nil {
 		return fmt.Errorf("read %s: %w", segment.Key, err)
 	}
 	return nil
@@ -115,8 +115,11 @@ func (o RestoreOptions) eachTransaction(ctx context.Context, from bucket.Store, 
 
 // transactionFilter passes transactions on, with what makes a binary log of them.
 type transactionFilter struct {
-	from        io.Reader
-	to          io.Writer
+	from io.Reader
+	to   io.Writer
+	// wanted are the transactions to pass on, and until is when the last of them was committed: the first other one ends it. The newest
+	// segment is replaced by a longer one again and again, also after a restore has read its header.
+	wanted      gtid.Set
 	until       time.Time
 	visit       func(binlog.TransactionHead, string) bool
 	checksummed bool
@@ -149,7 +152,7 @@ func (f *transactionFilter) run() error {
 		if err != nil {
 			return err
 		}
-		if head.Committed.After(f.until) {
+		if head.Committed.After(f.until) || !f.wanted.Contains(head.GTID) {
 			return nil
 		}
 		if err := f.passTransaction(event, head); err != nil {

@@ -2,7 +2,55 @@
 
 package job
 
-import "testing"
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/torpor-dev/torpor/internal/mysql/backup/binlog"
+	"github.com/torpor-dev/torpor/internal/mysql/gtid"
+	"github.com/torpor-dev/torpor/internal/testenv"
+)
+
+// buildEvent makes one of the binary log.
+func buildEvent(kind byte, body ...byte) []byte {
+	const headerSize = 19
+	raw := make([]byte, headerSize)
+	raw[4] = kind
+	binary.LittleEndian.PutUint32(raw[9:], uint32(headerSize+len(body)))
+	return append(raw, body...)
+}
+
+// buildTransaction makes one of a server whose UUID is nothing but zeros.
+func buildTransaction(number int64) []byte {
+	const gtidEvent, size = 33, 19 + 50 + 19 + 20
+	head := make([]byte, 17, 50)
+	head = binary.LittleEndian.AppendUint64(head, uint64(number))
+	head = append(head, make([]byte, 17+7)...)
+	return slices.Concat(buildEvent(gtidEvent, append(head, size)...), buildEvent(binlog.QueryEvent, make([]byte, 20)...))
+}
+
+// TestASegmentThatHasGrownIsReadUntilItsOldEnd has one that was replaced by a longer one after the restore had read its header.
+func TestASegmentThatHasGrownIsReadUntilItsOldEnd(t *testing.T) {
+	planned, err := gtid.Parse("00000000-0000-0000-0000-000000000000:1-2")
+	testenv.ExpectNoError(t, err)
+	old := slices.Concat([]byte(binlog.FileMagic), buildTransaction(1), buildTransaction(2))
+	var passed bytes.Buffer
+	var visited gtid.Set
+	f := transactionFilter{
+		from: bytes.NewReader(append(old, buildTransaction(3)...)), to: &passed, wanted: planned, until: time.Now(),
+		visit: func(head binlog.TransactionHead, _ string) bool {
+			visited = visited.Union(head.GTID)
+			return true
+		},
+	}
+	testenv.ExpectNoError(t, f.run())
+	if !visited.Equal(planned) || !bytes.Equal(passed.Bytes(), old) {
+		t.Errorf("expected the transactions %s as they were, found %s in %d bytes instead of %d", planned, visited, passed.Len(), len(old))
+	}
+}
 
 func TestLeftOutStatements(t *testing.T) {
 	for statement, want := range map[string]bool{
