@@ -161,6 +161,7 @@ func TestChooseShipStart(t *testing.T) {
 	const a = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-"
 	replica := backup.ShipSource{Executed: gtids(t, a+"90"), Purged: gtids(t, a+"50")}
 	primary := backup.ShipSource{Executed: gtids(t, a+"99"), Purged: gtids(t, a+"20")}
+	late := backup.ShipSource{Executed: gtids(t, a+"80"), Purged: gtids(t, a+"15")}
 	for name, row := range map[string]struct {
 		wanted            []string
 		start             string
@@ -170,6 +171,7 @@ func TestChooseShipStart(t *testing.T) {
 		"the primary, if the replica has purged some":    {[]string{a + "40"}, a + "40", 1, 0},
 		"the primary, if the replica is behind":          {[]string{a + "95"}, a + "95", 1, 0},
 		"the backup, if what follows was purged":         {[]string{a + "10", a + "70"}, a + "70", 0, 1},
+		"a late one, if all others have purged some":     {[]string{a + "17"}, a + "17", 2, 0},
 		"from now on, if everything was purged":          {[]string{a + "10", a + "5"}, a + "99", 1, -1},
 		"from now on, if the primary lacks what was had": {[]string{a + "100"}, a + "99", 1, -1},
 		"from now on, if there was nothing":              {nil, a + "99", 1, -1},
@@ -179,7 +181,7 @@ func TestChooseShipStart(t *testing.T) {
 			for _, text := range row.wanted {
 				wanted = append(wanted, gtids(t, text))
 			}
-			start, source, continued := backup.ChooseShipStart(wanted, primary.Executed, []backup.ShipSource{replica, primary})
+			start, source, continued := backup.ChooseShipStart(wanted, []backup.ShipSource{replica, primary, late}, 1)
 			if start.String() != row.start || source != row.source || continued != row.continued {
 				t.Errorf("expected %s of %d (%d), found %s of %d (%d)", row.start, row.source, row.continued, start, source, continued)
 			}

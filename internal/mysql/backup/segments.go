@@ -158,11 +158,12 @@ func latest(a, b time.Time) time.Time {
 // ShipSource is an instance whose binary logs may be shipped.
 type ShipSource struct{ Executed, Purged gtid.Set }
 
-// ChooseShipStart returns the first of the wanted sets from which on a source still has everything, and its index. If there is none the
-// last source is shipped from now on, that is from what the primary has executed, and continued is -1.
-func ChooseShipStart(wanted []gtid.Set, primary gtid.Set, sources []ShipSource) (start gtid.Set, source, continued int) {
+// ChooseShipStart returns the first of the wanted sets from which on a source still has everything, and the first such source. primary is
+// the index of the source that takes writes: if there is none that has everything, it is shipped from now on, and continued is -1.
+func ChooseShipStart(wanted []gtid.Set, sources []ShipSource, primary int) (start gtid.Set, source, continued int) {
+	executed := sources[primary].Executed
 	for w, set := range wanted {
-		if !primary.Contains(set) {
+		if !executed.Contains(set) {
 			continue // Another cluster, or one whose primary was replaced by one that had less.
 		}
 		for i, s := range sources {
@@ -171,7 +172,7 @@ func ChooseShipStart(wanted []gtid.Set, primary gtid.Set, sources []ShipSource) 
 			}
 		}
 	}
-	return primary, len(sources) - 1, -1
+	return executed, primary, -1
 }
 
 // ReadyPath is where the Pod that ships says whether it does; StatusPath is where it says how far it is.

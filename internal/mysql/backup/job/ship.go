@@ -30,6 +30,8 @@ const (
 	positionInterval = 30 * time.Second
 	// deliveryLimit is how long an instance may owe a transaction that the primary has executed.
 	deliveryLimit = 30 * time.Second
+	// lateMemory is for how long an instance that owed one for longer is read only if no other has what is missing.
+	lateMemory = 10 * time.Minute
 	// uploadLimit bounds what is written at a time.
 	uploadLimit = 10 * time.Minute
 	// maxFailing is for how long sessions may fail before the program ends: a container that is started again has the passwords and
@@ -74,6 +76,8 @@ type shipper struct {
 	state *backup.ShippedState
 	// positionAt is when the position was written.
 	positionAt time.Time
+	// lateAt is when instances have missed deliveryLimit, by their server_uuid.
+	lateAt map[string]time.Time
 }
 
 // RunShipping ships binary logs until its context ends. It may be killed at any point: what is in the bucket says where to go on.
@@ -83,7 +87,7 @@ func RunShipping(ctx context.Context, o ShipOptions) error {
 		return err
 	}
 	defer closeServers(c.servers)
-	s := &shipper{ShipOptions: o, storedCluster: c, status: &shippingStatus{clock: o.Clock}}
+	s := &shipper{ShipOptions: o, storedCluster: c, status: &shippingStatus{clock: o.Clock}, lateAt: map[string]time.Time{}}
 	stop, err := s.status.serve(ctx, o.Address)
 	if err != nil {
 		return err
@@ -235,8 +239,8 @@ func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	candidates := append(slices.DeleteFunc(all, func(f binlogFacts) bool { return f.err != nil || f.writable || !f.replicating }), primary)
-	start, chosen, err := s.chooseStart(ctx, primary, candidates)
+	candidates := orderCandidates(all, func(f binlogFacts) bool { return s.Clock.Since(s.lateAt[f.uuid]) < lateMemory })
+	start, chosen, err := s.chooseStart(ctx, candidates)
 	if err != nil {
 		return nil, err
 	}
@@ -254,18 +258,36 @@ func (s *shipper) openSession(ctx context.Context) (*shipSession, error) {
 	return &shipSession{shipper: s, stream: stream, primary: primary.uuid, source: from.uuid, have: start, dir: dir, completeAt: s.Clock.Now()}, nil
 }
 
+// orderCandidates returns the instances to choose from, the best first: replicas that replicate, then the primary, then replicas that were
+// late, which may be the last that still have what the others have purged.
+func orderCandidates(all []binlogFacts, isLate func(binlogFacts) bool) []binlogFacts {
+	rank := func(f binlogFacts) int {
+		switch {
+		case f.writable:
+			return 1
+		case isLate(f):
+			return 2
+		}
+		return 0
+	}
+	usable := slices.DeleteFunc(slices.Clone(all), func(f binlogFacts) bool { return f.err != nil || !f.writable && !f.replicating })
+	slices.SortStableFunc(usable, func(a, b binlogFacts) int { return rank(a) - rank(b) })
+	return usable
+}
+
 // chooseStart goes on where the bucket ends. If that is not possible it begins at the newest backup, or else now.
-func (s *shipper) chooseStart(ctx context.Context, primary binlogFacts, candidates []binlogFacts) (start gtid.Set, chosen int, err error) {
+func (s *shipper) chooseStart(ctx context.Context, candidates []binlogFacts) (start gtid.Set, chosen int, err error) {
 	sources := make([]backup.ShipSource, len(candidates))
 	for i, c := range candidates {
 		sources[i] = backup.ShipSource{Executed: c.executed, Purged: c.purged}
 	}
+	primary := slices.IndexFunc(candidates, func(f binlogFacts) bool { return f.writable })
 	if !s.state.Until.IsZero() { // Something was shipped before.
-		if start, chosen, continued := backup.ChooseShipStart([]gtid.Set{s.state.GTIDs}, primary.executed, sources); continued == 0 {
+		if start, chosen, continued := backup.ChooseShipStart([]gtid.Set{s.state.GTIDs}, sources, primary); continued == 0 {
 			return start, chosen, nil
 		}
 	}
-	began := primary.now
+	began := candidates[primary].now
 	var wanted []gtid.Set
 	last, err := s.findNewestBackup(ctx)
 	if err != nil {
@@ -278,7 +300,7 @@ func (s *shipper) chooseStart(ctx context.Context, primary binlogFacts, candidat
 		}
 		wanted = append(wanted, set)
 	}
-	start, chosen, continued := backup.ChooseShipStart(wanted, primary.executed, sources)
+	start, chosen, continued := backup.ChooseShipStart(wanted, sources, primary)
 	if continued == 0 {
 		began = last.Time.Time
 	}
@@ -328,6 +350,7 @@ func (s *shipSession) shipNews(ctx context.Context) error {
 	if complete {
 		s.completeAt = s.Clock.Now()
 	} else if s.Clock.Since(s.completeAt) > deliveryLimit {
+		s.lateAt[s.source] = s.Clock.Now()
 		return fmt.Errorf("expected the binary logs to have every transaction within %s, found some missing; another instance is tried", deliveryLimit)
 	}
 	until := s.state.Until
@@ -343,7 +366,7 @@ func (s *shipSession) shipNews(ctx context.Context) error {
 			return err
 		}
 	}
-	s.status.setShipped(*s.state)
+	s.status.setShipped(*s.state, complete)
 	return nil
 }
 

@@ -36,10 +36,14 @@ func (s *shippingStatus) setSource(index int) {
 	s.last.SourceIndex = index
 }
 
-func (s *shippingStatus) setShipped(state backup.ShippedState) {
+// setShipped ends a problem only with a pass after which nothing was missing.
+func (s *shippingStatus) setShipped(state backup.ShippedState, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last.Until, s.last.Since, s.last.Problem = state.Until, state.Since, ""
+	s.last.Until, s.last.Since = state.Until, state.Since
+	if complete {
+		s.last.Problem = ""
+	}
 }
 
 const (
