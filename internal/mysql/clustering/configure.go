@@ -42,11 +42,18 @@ func renewAccounts(_ *derivedFacts, p *instanceFacts) Plan {
 // cluster, because the replica does not acknowledge for a moment.
 func hasUnverifiedChannel(i *instanceFacts) bool {
 	d := i.cluster
-	return d.state == StateHealthy && !d.StopAsked && i.MayActNow && i.FollowsPrimary && i.HasCertificate && d.primary.HasCertificate && !i.Channel.IsVerified
+	return d.state == StateHealthy && !d.StopAsked && i.MayActNow && i.FollowsPrimary && i.TLSSecret != "" && i.TLSSecret == d.primary.TLSSecret && !i.Channel.IsVerified
+}
+
+// knowsNoLongerThePrimary reports whether a replica trusts in the authority of another Secret than the primary's Pod has, as while one
+// after another gets the certificates of another authority: it would never connect.
+func knowsNoLongerThePrimary(i *instanceFacts) bool {
+	p := i.cluster.primary
+	return i.MayActNow && i.FollowsPrimary && i.TLSSecret != "" && p.TLSSecret != "" && i.TLSSecret != p.TLSSecret && i.Channel.IsVerified
 }
 
 func needsReload(i *instanceFacts) bool {
-	return i.MayActNow && i.HasCertificate && i.CertificateIsAging && i.cluster.Now.Sub(i.Past.ReloadedAt) >= reloadInterval
+	return i.MayActNow && i.TLSSecret != "" && i.CertificateIsAging && i.cluster.Now.Sub(i.Past.ReloadedAt) >= reloadInterval
 }
 
 func primaryNeedsConfiguration(d *derivedFacts) bool {

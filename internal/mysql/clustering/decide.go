@@ -99,6 +99,7 @@ func upkeepRules() []rule {
 		forFirst("label a replica", needsReplicaLabel, act("follows and gets its label", labelAs(RoleReplica))),
 		forFirst("the demotion is done", hasSteppedDown, act("has stepped down", clearDemote)),
 		when("accounts of an older list", hasOldAccounts, renewAccounts),
+		forFirst("a channel that trusts nobody", knowsNoLongerThePrimary, act("has a certificate of another Secret than the primary; its channel is renewed", renewChannel)),
 		forFirst("a channel that trusts anybody", hasUnverifiedChannel, act("follows without knowing the primary's certificate; its channel is renewed", renewChannel)),
 		forFirst("an ageing certificate", needsReload, act("shows a certificate that should have been renewed; it looks for a newer one", reloadCertificate)),
 		when("new passwords", needsNextPasswords, act("is the primary; new passwords are made", prepareRotation)),
@@ -357,7 +358,8 @@ type RestoreDurability struct{ Index int }
 // RenewAccounts makes accounts that are missing and gives the others their rights.
 type RenewAccounts struct{ Index int }
 
-// RenewChannel lets a replica take from a source with a certificate of the cluster's alone, and log in with the newest password.
+// RenewChannel lets a replica take from a source with a certificate of its own Secret alone, unless the source has another Secret, and log
+// in with the newest password.
 type RenewChannel struct{ Index int }
 
 // ReloadCertificate lets a server take the certificate that is in its files now.

@@ -111,9 +111,13 @@ func knowingAll() func(*Observed) {
 	}
 }
 
-func certified(i int) func(*Observed) {
-	return withInstance(i, func(s *Instance) { s.HasCertificate = true })
+func certified(i int) func(*Observed) { return certifiedBy(i, "tls") }
+
+func certifiedBy(i int, secret string) func(*Observed) {
+	return withInstance(i, func(s *Instance) { s.TLSSecret = secret })
 }
+
+func verified(s *Instance) { s.Channel.IsVerified = true }
 
 func withoutChannel(s *Instance) { s.Channel = ReplicationChannel{} }
 func serverRestarted(s *Instance) {
@@ -416,6 +420,9 @@ func TestDecide(t *testing.T) {
 		"accounts wait for a healthy cluster":                             {healthyCluster(withInstance(0, func(s *Instance) { s.HasOldAccounts = true }), withInstance(1, sqlFailed, unlabelled)), settledAs(StateDegraded)},
 		"a channel is renewed once both servers have certificates":        {healthyCluster(certified(0), certified(2)), decision{"a channel that trusts anybody", RenewChannel{2}, StateHealthy}},
 		"a channel stays while the primary has no certificate":            {healthyCluster(certified(1), certified(2)), settledAs(StateHealthy)},
+		"a channel stays while its certificate is of another Secret":      {healthyCluster(certified(0), certifiedBy(2, "other")), settledAs(StateHealthy)},
+		"a channel that cannot know the primary any more is renewed":      {healthyCluster(certified(0), certifiedBy(2, "other"), withInstance(2, verified, connecting)), decision{"a channel that trusts nobody", RenewChannel{2}, StateDegraded}},
+		"a channel goes on to trust a primary whose Pod is gone":          {healthyCluster(certifiedBy(2, "other"), withInstance(2, verified)), settledAs(StateHealthy)},
 		"an ageing certificate is reloaded":                               {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true })), decision{"an ageing certificate", ReloadCertificate{1}, StateHealthy}},
 		"an ageing certificate that stays rests for a while": {healthyCluster(certified(1), withInstance(1, func(s *Instance) { s.CertificateIsAging = true }), func(o *Observed) {
 			o.History = o.History.WithResult(ReloadCertificate{1}, o.Now.Add(-time.Minute), "")

@@ -134,9 +134,10 @@ type Instance struct {
 	HasOldAccounts bool
 	// Rotation is that by which its accounts got two passwords; empty while they have one.
 	Rotation string
-	// HasCertificate says that its Pod has a certificate of the cluster's, and CertificateIsAging that its server shows one that
-	// should have been renewed.
-	HasCertificate, CertificateIsAging bool
+	// TLSSecret is the Secret with the certificate of its Pod; empty for a Pod that has none, or that is not there.
+	TLSSecret string
+	// CertificateIsAging says that its server shows one that should have been renewed.
+	CertificateIsAging bool
 	// Connected are the UUIDs of the replicas that it serves.
 	Connected []string
 	Channel   ReplicationChannel

@@ -177,8 +177,9 @@ type ReplicationSource struct {
 	As   Account
 	// IsAcknowledged says that semi-sync is on, as it must be inside the cluster, and off for a source outside.
 	IsAcknowledged bool
-	// IsVerified says that both servers have certificates of the same authority.
-	IsVerified bool
+	// IsEncrypted says that both servers have certificates, so that accounts may require TLS, and IsVerified that these are of the same
+	// authority.
+	IsEncrypted, IsVerified bool
 }
 
 // FollowSource makes the server a replica of a source. Only another source is changed: that drops the relay log. A source outside gets
@@ -196,11 +197,11 @@ func (s *Server) FollowSource(ctx context.Context, like SemiSync, from Replicati
 	}
 	switch {
 	case !follows:
-		err = s.changeSource(ctx, from.IsVerified, `source_host = ?, source_port = ?, source_user = ?, source_password = ?,
+		err = s.changeSource(ctx, from, `source_host = ?, source_port = ?, source_user = ?, source_password = ?,
 			source_auto_position = 1, get_source_public_key = 1, source_connect_retry = 1, source_heartbeat_period = 0.5, source_retry_count = 1000000000`,
 			from.Host, from.Port, from.As.Name, from.As.Password)
 	case !from.IsAcknowledged:
-		err = s.changeSource(ctx, false, "source_password = ?", from.As.Password)
+		err = s.changeSource(ctx, from, "source_password = ?", from.As.Password)
 	}
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", from.Host, err)
@@ -214,22 +215,25 @@ func (s *Server) RenewChannel(ctx context.Context, from ReplicationSource) error
 	if err := s.StopReceiving(ctx); err != nil {
 		return err
 	}
-	if err := s.changeSource(ctx, from.IsVerified, "source_password = ?", from.As.Password); err != nil {
+	if err := s.changeSource(ctx, from, "source_password = ?", from.As.Password); err != nil {
 		return errors.Join(fmt.Errorf("renew the channel from %s: %w", from.Host, err), s.StartReceiving(ctx))
 	}
 	return s.StartReceiving(ctx)
 }
 
 // changeSource trusts in the source whom the server's own clients shall trust in.
-func (s *Server) changeSource(ctx context.Context, isVerified bool, options string, args ...any) error {
+func (s *Server) changeSource(ctx context.Context, from ReplicationSource, options string, args ...any) error {
 	var authorities sql.NullString
 	verify := ", source_ssl_verify_server_cert = 0, source_ssl_ca = ''"
-	if isVerified {
+	switch {
+	case from.IsVerified:
 		if err := s.db.QueryRowContext(ctx, "select @@global.ssl_ca").Scan(&authorities); err != nil {
 			return err
 		}
 		verify = ", source_ssl = 1, source_ssl_verify_server_cert = 1, source_ssl_ca = ?"
 		args = append(args, authorities.String)
+	case from.IsEncrypted:
+		verify = ", source_ssl = 1" + verify
 	}
 	return s.execStatement(ctx, "change replication source to "+options+verify, args...)
 }

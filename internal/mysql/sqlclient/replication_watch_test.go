@@ -25,7 +25,7 @@ func TestReplicationWatch(t *testing.T) {
 	if err := replica.WatchReplication(ctx); err != nil {
 		t.Fatalf("expected the watch over a server that follows nobody to end at once, found %v", err)
 	}
-	failOnError(t, replica.FollowSource(ctx, semiSync, ReplicationSource{machines[0].Address, Port, replicationAccount(), true, true}))
+	failOnError(t, replica.FollowSource(ctx, semiSync, ReplicationSource{machines[0].Address, Port, replicationAccount(), true, true, true}))
 	failOnError(t, source.execStatement(ctx, "create database app"))
 	failOnError(t, source.execStatement(ctx, "create table app.t (id int primary key)"))
 	countWatches := func() int {

@@ -79,7 +79,7 @@ func TestReplicationOfThreeServers(t *testing.T) {
 			}
 			return testenv.ErrorIf(f.Clone != "Completed" || !f.SuperReadOnly, "found %+v", f)
 		})
-		failOnError(t, servers[i].FollowSource(ctx, born.SemiSync, ReplicationSource{machines[0].Address, Port, replicationAccount(), true, true}))
+		failOnError(t, servers[i].FollowSource(ctx, born.SemiSync, ReplicationSource{machines[0].Address, Port, replicationAccount(), true, true, true}))
 	}
 	go func() { wrote <- servers[0].execStatement(ctx, "create database app") }()
 	failOnError(t, <-wrote)

@@ -5,6 +5,7 @@
 package mysqlpods
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/binary"
@@ -57,6 +58,8 @@ type PodCluster struct {
 	Network *PodNetwork
 	// WithoutCertificates makes Pods as they were before their servers had certificates. The servers show them all the same.
 	WithoutCertificates bool
+	// TLSSecret is the Secret that Pods get their certificates from; empty means that of the cluster.
+	TLSSecret string
 
 	mu   sync.Mutex
 	pods []*corev1.Pod
@@ -257,7 +260,7 @@ func (c *PodCluster) ReplacePod(ctx context.Context, i int) error {
 	}
 	pod := BuildPod(c.Name, i)
 	if !c.WithoutCertificates {
-		pod.Spec.Volumes = []corev1.Volume{{Name: mocov1beta2.TLSVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: c.tlsSecretName()}}}}
+		pod.Spec.Volumes = []corev1.Volume{{Name: mocov1beta2.TLSVolume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: cmp.Or(c.TLSSecret, c.tlsSecretName())}}}}
 	}
 	if err := c.Env.Client.Create(ctx, pod); err != nil {
 		return fmt.Errorf("make the Pod %s: %w", pod.Name, err)

@@ -276,9 +276,10 @@ func (s *observation) renewChannel(ctx context.Context, do clustering.RenewChann
 // sourceOf is another instance as one instance sees it.
 func (s *observation) sourceOf(i, source int, user string) (sqlclient.ReplicationSource, error) {
 	password, err := s.password(user)
+	own, its := s.Instances[i].TLSSecret, s.Instances[source].TLSSecret
 	return sqlclient.ReplicationSource{
 		Host: s.Instances[source].Host, Port: sqlclient.Port, As: sqlclient.Account{Name: user, Password: password}, IsAcknowledged: true,
-		IsVerified: s.Instances[i].HasCertificate && s.Instances[source].HasCertificate,
+		IsEncrypted: own != "" && its != "", IsVerified: own != "" && own == its,
 	}, err
 }
 

@@ -110,11 +110,11 @@ func (c Controller) observePods(ctx context.Context, seen *observation) {
 		}
 		seen.Instances[i] = clustering.Instance{
 			Host: c.HostOf(seen.cluster, i, seen.pods[i]), Port: sqlclient.Port, Pod: podFacts(seen.pods[i]),
-			HasCertificate: tlsSecretOf(seen.pods[i]) != "",
-			Stopped:        slices.Contains(stopped, i), KnownErrant: slices.Contains(seen.cluster.Status.ErrantReplicaList, i),
+			TLSSecret: tlsSecretOf(seen.pods[i]),
+			Stopped:   slices.Contains(stopped, i), KnownErrant: slices.Contains(seen.cluster.Status.ErrantReplicaList, i),
 			Discarded: discardedOf(seen.cluster, i),
 		}
-		seen.requiresTLS = seen.requiresTLS && seen.Instances[i].HasCertificate
+		seen.requiresTLS = seen.requiresTLS && seen.Instances[i].TLSSecret != ""
 	}
 }
 

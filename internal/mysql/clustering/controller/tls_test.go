@@ -5,12 +5,15 @@ package controller
 import (
 	"bytes"
 	"database/sql"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
@@ -45,6 +48,9 @@ const (
 		where processlist_user like 'moco-%' and processlist_user <> 'moco-agent' and connection_type <> 'SSL/TLS'`
 	accountsWithTLS = "select group_concat(user order by user) from mysql.user where ssl_type = 'ANY'"
 	verifiedChannel = `select ssl_allowed = 'YES' and ssl_verify_server_certificate = 'YES' and ssl_ca_file = @@ssl_ca
+		from performance_schema.replication_connection_configuration where channel_name = ''`
+
+	unverifiedChannel = `select ssl_allowed = 'YES' and ssl_verify_server_certificate = 'NO' and ssl_ca_file = ''
 		from performance_schema.replication_connection_configuration where channel_name = ''`
 
 	isFresh = `select str_to_date(left(variable_value, 20), '%b %e %H:%i:%s %Y') > now() + interval 60 day
@@ -85,6 +91,26 @@ func TestEverySessionIsEncrypted(t *testing.T) {
 			t.Errorf("%s without TLS: expected error 1045, found %v", user, err)
 		}
 	}
+
+	t.Log("Pods come to another Secret one by one: meanwhile channels are encrypted, and verified between Pods of the same Secret alone.")
+	e.ExpectCreated(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: e.name.Namespace, Name: "other"}, Data: pods.Installation.Certificates})
+	pods.TLSSecret = "other"
+	primary := e.getCluster(t).Status.CurrentPrimaryIndex
+	for i := range instances {
+		if i == primary {
+			continue
+		}
+		testenv.ExpectNoError(t, pods.ReplacePod(t.Context(), i))
+		testenv.Eventually(t, "the channel is encrypted and not verified", func() error {
+			found, err := e.tryQuery(t, i, unverifiedChannel)
+			return errors.Join(err, testenv.ErrorIf(found != "1", "found %s", found))
+		})
+		e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	}
+	testenv.ExpectNoError(t, pods.ReplacePod(t.Context(), primary))
+	e.waitForCondition(t, mocov1beta2.HealthyCondition, "True Healthy")
+	e.waitForAnswerBut(t, e.getCluster(t).Status.CurrentPrimaryIndex, verifiedChannel, "1")
+	e.waitForAnswer(t, sessionsInPlainText, "0")
 
 	t.Log("A renewed certificate is shown without a restart.")
 	stop()
