@@ -20,7 +20,7 @@ func buildEvent(kind byte, body ...byte) []byte {
 	raw := make([]byte, headerSize)
 	raw[4] = kind
 	binary.LittleEndian.PutUint32(raw[9:], uint32(headerSize+len(body)))
-	return append(raw, body...)
+	return slices.Concat(raw, body)
 }
 
 // buildTransaction makes one of a server whose UUID is nothing but zeros.
