@@ -16,6 +16,7 @@ import (
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 )
 
 type rotation struct {
@@ -104,6 +105,15 @@ func (r *rotation) await(ctx context.Context, kube *kubeClient, c *mocov1beta2.M
 	}
 	if err != nil {
 		return fmt.Errorf("%s: wait: %w", describeCluster(c), err)
+	}
+	// The request goes when it is done, but somebody may have taken it back.
+	var secret corev1.Secret
+	if err := kube.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.ChildName()}, &secret); err != nil {
+		return fmt.Errorf("%s: read its Secret %s: %w", describeCluster(c), c.ChildName(), err)
+	}
+	hasTwo := secret.Annotations[mocov1beta2.RotationIDAnnotation] != ""
+	if hasTwo == (value == mocov1beta2.DiscardRequest) || accounts.HasNextPasswords(secret.Data) {
+		return fmt.Errorf("%s: expected to %s its passwords, found that the annotation %s was taken back before; run the command again", describeCluster(c), value, mocov1beta2.RotationAnnotation)
 	}
 	if value == mocov1beta2.DiscardRequest {
 		fmt.Fprintf(r.Out, "discarded the old passwords of %s\n", describeCluster(c))

@@ -10,10 +10,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mocov1beta2 "github.com/torpor-dev/torpor/api/moco/v1beta2"
 	"github.com/torpor-dev/torpor/internal/cli/exit"
+	"github.com/torpor-dev/torpor/internal/mysql/accounts"
 )
 
 // oneCluster is an API server with a cluster of three instances without a status, and with its Secret. After a write it does not answer any more.
@@ -53,6 +55,52 @@ func TestARequestWithoutAnAnswerIsNoTimeoutOfTheWait(t *testing.T) {
 	got := runWith(t, &kubeClient{Client: &oneCluster{}, namespace: "prod"}, "rotate", "test", "--wait", "--timeout", "10m")
 	if got.code != exit.Failed || !strings.Contains(got.err, "request canceled") || strings.Contains(got.err, "within 10m") {
 		t.Errorf("expected exit code %d and the error of the request, found %d: %s", exit.Failed, got.code, got.err)
+	}
+}
+
+// clusterWithoutRequest is one whose request somebody takes back at once. Its Secret may have changed by then.
+type clusterWithoutRequest struct {
+	oneCluster
+	secret, later corev1.Secret
+}
+
+// Get implements client.Reader.
+func (o *clusterWithoutRequest) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if secret, ok := into.(*corev1.Secret); ok {
+		o.secret.DeepCopyInto(secret)
+	}
+	return o.oneCluster.Get(ctx, key, into, options...)
+}
+
+// Patch implements client.Writer.
+func (o *clusterWithoutRequest) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	o.secret = o.later
+	return nil
+}
+
+func TestARequestThatWasTakenBackIsNotToldAsDone(t *testing.T) {
+	t.Parallel()
+	rotated := metav1.ObjectMeta{Annotations: map[string]string{mocov1beta2.RotationIDAnnotation: "r"}}
+	next := accounts.AddNextPasswords(map[string][]byte{}, func() string { return "secret" })
+	for name, row := range map[string]struct {
+		args          []string
+		secret, later corev1.Secret
+		code          exit.Code
+	}{
+		"no password was made":           {later: corev1.Secret{}, code: exit.Failed},
+		"new passwords are not in force": {later: corev1.Secret{ObjectMeta: rotated, Data: next}, code: exit.Failed},
+		"new passwords are in force":     {later: corev1.Secret{ObjectMeta: rotated}, code: exit.Done},
+		"the old passwords are there":    {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{ObjectMeta: rotated}, exit.Failed},
+		"the old passwords are gone":     {[]string{"--discard"}, corev1.Secret{ObjectMeta: rotated}, corev1.Secret{}, exit.Done},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			api := &clusterWithoutRequest{secret: row.secret, later: row.later}
+			got := runWith(t, &kubeClient{Client: api, namespace: "prod"}, append([]string{"rotate", "test", "--wait"}, row.args...)...)
+			if got.code != row.code || (got.code == exit.Failed) != strings.Contains(got.err, "taken back") {
+				t.Errorf("expected exit code %d, found %d: %s%s", row.code, got.code, got.out, got.err)
+			}
+		})
 	}
 }
 
