@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -334,6 +335,15 @@ func TestReplicaIsDumped(t *testing.T) {
 		}
 		return nil
 	})
+	o, restored := e.restoreOptions(e.installation.StartServer(t).Address), mocov1beta2.BackupStatus{}
+	o.Result = filepath.Join(t.TempDir(), "result")
+	testenv.ExpectNoError(t, job.RunRestore(t.Context(), o))
+	readJSON(t, o.Result, &restored)
+	if !slices.ContainsFunc(restored.Warnings, func(w string) bool {
+		return strings.HasPrefix(w, "1 events are disabled") && strings.Contains(w, "app.e")
+	}) {
+		t.Errorf("expected a warning about the event that a replica has disabled, found %q", restored.Warnings)
+	}
 	execStatements(t, replica, "stop replica sql_thread")
 	status, err := e.runBackup(t.Context(), t, source.Address, replica.Address)
 	if err != nil || status.SourceIndex != 0 || len(status.Warnings) != 1 || !strings.Contains(status.Warnings[0], "instance 1 does not replicate") {

@@ -183,8 +183,19 @@ func (o RestoreOptions) loadBackup(ctx context.Context, t restoreTarget, from st
 	if err := o.replayBinlogs(ctx, t, from); err != nil {
 		return nil, err
 	}
+	disabled, err := queryColumn(ctx, t.Conn, disabledEventsQuery)
+	if err != nil {
+		return nil, fmt.Errorf("list events: %w", err)
+	}
+	if n := len(disabled); n > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d events are disabled, as all are on a replica, which was dumped: %s; those that shall run need ALTER EVENT … ENABLE",
+			n, strings.Join(disabled[:min(n, maxNamed)], ", ")))
+	}
 	return warnings, t.finishLoad(ctx)
 }
+
+// disabledEventsQuery has the events that a replica had from its source: it does not know whether they were enabled there.
+const disabledEventsQuery = `select concat(event_schema, '.', event_name) from information_schema.events where status like '%SIDE_DISABLED' order by 1`
 
 // verifyLoaded returns an error unless what was loaded is what was dumped.
 func (o RestoreOptions) verifyLoaded(ctx context.Context, t restoreTarget, from storedBackup) error {

@@ -420,12 +420,15 @@ func (i serverInventory) isEqual(other serverInventory) bool {
 	return slices.Equal(i.Schemas, other.Schemas) && slices.EqualFunc(i.Accounts, other.Accounts, mysqlAccount.isEqual)
 }
 
+// maxNamed is how many of many things a warning names.
+const maxNamed = 5
+
 func (i serverInventory) unsafeTableWarnings() []string {
 	if len(i.unsafe) == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("%d tables know no transactions, so their rows may be of other moments: %s",
-		len(i.unsafe), strings.Join(i.unsafe[:min(len(i.unsafe), 5)], ", "))}
+		len(i.unsafe), strings.Join(i.unsafe[:min(len(i.unsafe), maxNamed)], ", "))}
 }
 
 // queryColumn returns the first column of a query.
