@@ -5,6 +5,7 @@ package stoppable
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -44,6 +45,13 @@ func NewSwitched(gvk schema.GroupVersionKind, how FieldSwitch, read func(*unstru
 			return State{}
 		},
 	}
+}
+
+// NewMetadataList makes an empty list of what all objects have, which is cached also of kinds without a Go type.
+func (k Kind) NewMetadataList() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(k.GVK.GroupVersion().WithKind(k.GVK.Kind + "List"))
+	return list
 }
 
 func readSwitched(u *unstructured.Unstructured, how FieldSwitch, rest ObservedActivity, now time.Time) State {

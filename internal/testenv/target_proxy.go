@@ -10,12 +10,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
+	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 )
 
 // TargetProxy is the address of a target cluster. It counts connections, and may leave them without an answer.
@@ -104,5 +108,26 @@ func (e *Environment) reportPower(t testing.TB, cd *hivev1.ClusterDeployment, ch
 	change(cd) // The patch of the spec has read the status of the hub.
 	if err := e.Client.Status().Update(t.Context(), cd); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// ExpectWakeAfterExpiredStop fails unless a predicate lets the wake of a cluster through whose stop is in its status still, and holds no longer.
+func ExpectWakeAfterExpiredStop(t testing.TB, mayDial func(*hivev1.ClusterDeployment, time.Time) bool, changed predicate.Predicate) {
+	t.Helper()
+	before := &hivev1.ClusterDeployment{}
+	before.Status.ScheduledStops = []torporv1alpha1.ScheduledStop{{
+		Slumber: "night", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(time.Unix(1000, 0)), Requested: true}}, ExpiresAt: new(metav1.NewTime(time.Unix(2000, 0))),
+	}}
+	before.Status.Conditions = []metav1.Condition{{Type: hivev1.ClusterUnreachableCondition, Status: metav1.ConditionTrue}}
+	after := before.DeepCopy()
+	after.Status.Conditions[0].Status = metav1.ConditionFalse
+	if now := time.Unix(3000, 0); mayDial(before, now) || !mayDial(after, now) {
+		t.Fatal("expected the cluster to be dialled only once it answers")
+	}
+	if !changed.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
+		t.Error("expected the wake to be let through")
+	}
+	if changed.Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after.DeepCopy()}) {
+		t.Error("expected what has not changed to be kept out")
 	}
 }

@@ -125,17 +125,10 @@ func TestHostileAnswersAreCut(t *testing.T) {
 		"an item that is none": {func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"items":[7]}`) }, listNodes, errMalformed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { row.answer(w) }))
-			defer server.Close()
-			c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			c.callTimeout = time.Minute // On a busy machine the time of a call ends before its bytes do.
+			c := dialHostile(t, row.answer)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			err = row.ask(c)
+			err := row.ask(c)
 			runtime.ReadMemStats(&after)
 			if err == nil || row.want != nil && !errors.Is(err, row.want) {
 				t.Errorf("found %v, want %v", err, row.want)
@@ -145,6 +138,20 @@ func TestHostileAnswersAreCut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// dialHostile returns a client of a server that has one answer.
+func dialHostile(t *testing.T, answer func(http.ResponseWriter)) *ClusterClient {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }))
+	t.Cleanup(server.Close)
+	c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	c.callTimeout = time.Minute // On a busy machine the time of a call ends before its bytes do.
+	return c
 }
 
 // TestHostileListsAreNotKept asks servers whose lists are within the budgets of bytes and become many times as much when they are decoded.
@@ -172,20 +179,13 @@ func TestHostileListsAreNotKept(t *testing.T) {
 		"many Machines of as many addresses as are kept":  {`{"status":{"addresses":` + list("{}", maxMachineAddresses) + `}}`, maxItems, machines, errTooMuchToKeep},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			c := dialHostile(t, func(w http.ResponseWriter) {
 				_, _ = io.WriteString(w, `{"items":[`+row.item)
 				for range row.count - 1 {
 					_, _ = io.WriteString(w, ","+row.item)
 				}
 				_, _ = io.WriteString(w, `]}`)
-			}))
-			defer server.Close()
-			c, err := (Dialer{AllowInsecure: true}).Dial(kubeconfig(t, server.URL, nil))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			c.callTimeout = time.Minute // On a busy machine the time of a call ends before its bytes do.
+			})
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)

@@ -220,8 +220,7 @@ func listMembers(ctx context.Context, kind readableKind, s *torporv1alpha1.Slumb
 	if kind.Switch == nil {
 		return listObjects(ctx, kind.reader, kind.Kind, s.Namespace)
 	}
-	known := &metav1.PartialObjectMetadataList{}
-	known.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
+	known := kind.NewMetadataList()
 	limited, cancel := context.WithTimeout(ctx, reconcile.APITimeout)
 	defer cancel()
 	if err := kind.reader.List(limited, known, client.InNamespace(s.Namespace), client.UnsafeDisableDeepCopy); err != nil {

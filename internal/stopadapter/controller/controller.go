@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -181,13 +182,20 @@ func (c Controller) tellObserver() handler.EventHandler {
 			c.Observer.ObjectChanged(ctx, c.Kind, e.Object)
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, _ queue) {
-			c.Observer.ObjectChanged(ctx, c.Kind, e.ObjectOld)
+			if isSelectedAnew(e.ObjectOld, e.ObjectNew) {
+				c.Observer.ObjectChanged(ctx, c.Kind, e.ObjectOld)
+			}
 			c.Observer.ObjectChanged(ctx, c.Kind, e.ObjectNew)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, _ queue) {
 			c.Observer.ObjectChanged(ctx, c.Kind, e.Object)
 		},
 	}
+}
+
+// isSelectedAnew reports whether an object may concern others than before. Most updates are of a status, and concern the same.
+func isSelectedAnew(before, after client.Object) bool {
+	return !maps.Equal(before.GetLabels(), after.GetLabels()) || !maps.Equal(before.GetAnnotations(), after.GetAnnotations())
 }
 
 // observe reads the whole object, and who else decides about it.
@@ -275,10 +283,7 @@ func (c Controller) noteRefusal(ctx context.Context, obj *unstructured.Unstructu
 		return &reconcile.RefusedError{Message: why, Err: refusal}
 	}
 	noted := obj.DeepCopy()
-	annotations := noted.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
+	annotations := noted.GetAnnotations() // It has some: those of its switch.
 	annotations[torporv1alpha1.StopRefusedAnnotation] = why
 	noted.SetAnnotations(annotations)
 	if err := reconcile.PatchObserved(ctx, c.client, obj, noted, Name); err != nil {

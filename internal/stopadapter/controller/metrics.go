@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,8 +43,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
 	for _, kind := range m.list() {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind.GVK.GroupVersion().WithKind(kind.GVK.Kind + "List"))
+		list := kind.NewMetadataList()
 		// There are thousands, of which few were ever stopped.
 		if err := kind.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			continue

@@ -20,11 +20,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	hivev1 "github.com/torpor-dev/torpor/api/hive/v1"
 	hiveinternalv1alpha1 "github.com/torpor-dev/torpor/api/hiveinternal/v1alpha1"
-	torporv1alpha1 "github.com/torpor-dev/torpor/api/torpor/v1alpha1"
 	"github.com/torpor-dev/torpor/internal/clusterjobs"
 	"github.com/torpor-dev/torpor/internal/hibernation/targetcluster"
 	"github.com/torpor-dev/torpor/internal/syncset"
@@ -272,22 +270,7 @@ func TestNothingIsDeletedWhileTheSelectorOfASetCannotBeRead(t *testing.T) {
 
 // TestWakeAfterAStopHasExpiredIsNoticed has a cluster whose stop is in its status still, and holds no longer.
 func TestWakeAfterAStopHasExpiredIsNoticed(t *testing.T) {
-	before := &hivev1.ClusterDeployment{}
-	before.Status.ScheduledStops = []torporv1alpha1.ScheduledStop{{
-		Slumber: "night", Stops: []torporv1alpha1.StopRecord{{Since: metav1.NewTime(time.Unix(1000, 0)), Requested: true}}, ExpiresAt: new(metav1.NewTime(time.Unix(2000, 0))),
-	}}
-	before.Status.Conditions = []metav1.Condition{{Type: hivev1.ClusterUnreachableCondition, Status: metav1.ConditionTrue}}
-	after := before.DeepCopy()
-	after.Status.Conditions[0].Status = metav1.ConditionFalse
-	if now := time.Unix(3000, 0); readGate(before, now).MayDial || !readGate(after, now).MayDial {
-		t.Fatal("expected the cluster to be dialled only once it answers")
-	}
-	if !gateOrLabelsChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
-		t.Error("expected the wake to be let through")
-	}
-	if gateOrLabelsChanged().Update(event.UpdateEvent{ObjectOld: after, ObjectNew: after.DeepCopy()}) {
-		t.Error("expected what has not changed to be kept out")
-	}
+	testenv.ExpectWakeAfterExpiredStop(t, func(cd *hivev1.ClusterDeployment, now time.Time) bool { return readGate(cd, now).MayDial }, gateOrLabelsChanged())
 }
 
 func TestJobEndsWhenItsClusterGoesToSleep(t *testing.T) {
