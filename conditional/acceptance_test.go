@@ -15,7 +15,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestProposalAcceptance is the list of acceptance criteria of the proposal "Conditionally Runnable Controllers".
+// TestProposalAcceptance contains the acceptance criteria of the proposal "Conditionally Runnable Controllers".
 func TestProposalAcceptance(t *testing.T) {
 	s := startAPIServer(t)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
@@ -135,7 +135,7 @@ func TestNothingLeaks(t *testing.T) {
 	s.expectReconcile(theirs, "after")
 }
 
-// settledGoroutines is the number of goroutines once it stays the same for a while.
+// settledGoroutines returns the number of goroutines once it is stable.
 func settledGoroutines(s *apiServer) int {
 	last, same := 0, 0
 	s.eventually("the number of goroutines settles", func(context.Context) (bool, error) {

@@ -15,22 +15,22 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// How a group that is Dormant shows in its metric and its log if its condition is False for one of these reasons.
+// The reasons of a False condition that a Dormant group shows as its state in its metric and its log.
 const (
 	DisabledReason  = "Disabled"
 	ForbiddenReason = "Forbidden"
 )
 
 const (
-	forbiddenInterval = 10 * time.Second // between two questions for a right that is missing
-	failedInterval    = 2 * time.Second  // after a question without an answer
-	maxReviewTime     = 30 * time.Second // for all questions of a round
+	forbiddenInterval = 10 * time.Second // between two reviews of a missing right
+	failedInterval    = 2 * time.Second  // after a review without an answer
+	maxReviewTime     = 30 * time.Second // for all reviews of a round
 
-	// notANamespace has no RoleBindings: what is granted there is granted in the whole cluster.
+	// notANamespace has no RoleBindings: a right that is granted there is granted in the whole cluster.
 	notANamespace = "-"
 )
 
-// shownStates are what the metric of a group's state knows: the phases, and the reasons that stand for Dormant.
+// shownStates returns the values of the label "state": the phases, and the reasons that replace Dormant.
 func shownStates() []string {
 	states := []string{DisabledReason, ForbiddenReason}
 	for _, p := range allPhases() {
@@ -39,7 +39,7 @@ func shownStates() []string {
 	return states
 }
 
-// Disabled never holds: the group is there to be seen, and looks for nothing.
+// Disabled never holds. The group appears in metrics and on the status page, and makes no requests.
 func Disabled() Condition {
 	return builtinCondition{
 		name: DisabledReason,
@@ -50,10 +50,10 @@ func Disabled() Condition {
 	}
 }
 
-// Allowed holds while the API server grants all the rights. Each is asked for by a SelfSubjectAccessReview at first and, every
-// so often, all of them again by one SelfSubjectRulesReview for each namespace; every authenticated user may make both. A right
-// that is missing is asked for every 10 s. Combine it with Served by All: a controller that may not list what it watches would
-// log that without end.
+// Allowed holds while the API server grants all the rights. At first, each right is checked by a
+// SelfSubjectAccessReview. After that, one SelfSubjectRulesReview per namespace checks all of them once per period.
+// Every authenticated user may create both reviews. A missing right is checked every 10 s. Combine Allowed and Served
+// by All: a controller without the right to list a kind that it watches would log errors without end.
 func Allowed(every time.Duration, rights ...authorizationv1.ResourceAttributes) Condition {
 	return builtinCondition{
 		name:    "Allowed",
@@ -79,12 +79,12 @@ func observeRights(ctx context.Context, c authorizationclient.AuthorizationV1Int
 			return
 		case err != nil:
 			pause = min(every, failedInterval)
-			doubtful = doubtful[at:] // Many rights of many namespaces may take several rounds.
+			doubtful = doubtful[at:] // Many rights in many namespaces may take several rounds.
 			report(Status{State: Unknown, Reason: "ReviewFailed", Message: err.Error()})
 		case isMissing:
 			pause = min(every, forbiddenInterval)
 			report(Status{State: False, Reason: ForbiddenReason, Message: "no right to " + describeRight(doubtful[at])})
-			// The next round begins with it: while it is missing there is one question.
+			// The next round begins with this right: while it is missing, one review is enough.
 			doubtful = slices.Concat(doubtful[at:], doubtful[:at])
 		default:
 			report(Status{State: True, Reason: "Allowed"})
@@ -101,8 +101,9 @@ func observeRights(ctx context.Context, c authorizationclient.AuthorizationV1Int
 	}
 }
 
-// findDoubtfulRights returns the rights that the rules of the caller do not grant, or that it could not learn of. Authorizers
-// other than RBAC need not show their rules, and may refuse what rules grant: that is noticed at the next start only.
+// findDoubtfulRights returns the rights that the caller's rules do not grant, or that could not be checked.
+// Authorizers other than RBAC need not list their rules, and may deny a right that rules grant; that is only noticed
+// at the next start.
 func findDoubtfulRights(ctx context.Context, c authorizationclient.SelfSubjectRulesReviewInterface, rights []authorizationv1.ResourceAttributes) (doubtful []authorizationv1.ResourceAttributes) {
 	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
 	defer cancel()
@@ -124,7 +125,7 @@ func findDoubtfulRights(ctx context.Context, c authorizationclient.SelfSubjectRu
 	return doubtful
 }
 
-// grantsRight has no wildcards for parts of a resource: such a right is asked for.
+// grantsRight does not match wildcards for parts of a resource: such a right is checked by an access review.
 func grantsRight(rule authorizationv1.ResourceRule, right authorizationv1.ResourceAttributes) bool {
 	resource := right.Resource
 	if right.Subresource != "" {
@@ -137,7 +138,7 @@ func grantsRight(rule authorizationv1.ResourceRule, right authorizationv1.Resour
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, right.Name))
 }
 
-// findMissingRight returns the index of the first right that is not granted, or that it could not learn of.
+// findMissingRight returns the index of the first right that is not granted or could not be checked.
 func findMissingRight(ctx context.Context, c authorizationclient.SelfSubjectAccessReviewInterface, rights []authorizationv1.ResourceAttributes) (at int, isMissing bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxReviewTime)
 	defer cancel()
@@ -154,7 +155,7 @@ func findMissingRight(ctx context.Context, c authorizationclient.SelfSubjectAcce
 	return len(rights), false, nil
 }
 
-// describeRight has the words of kubectl auth can-i.
+// describeRight describes a right like kubectl auth can-i.
 func describeRight(r authorizationv1.ResourceAttributes) string {
 	resource := r.Resource
 	if r.Group != "" {

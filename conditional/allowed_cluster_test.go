@@ -19,7 +19,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestAGroupFollowsItsRights has the rights of a group come and go, beside a group that is switched off.
+// TestAGroupFollowsItsRights has the rights of a group come and go, next to a disabled group.
 func TestAGroupFollowsItsRights(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.newManagerFor(s.newUser("poor"))
@@ -43,7 +43,8 @@ func TestAGroupFollowsItsRights(t *testing.T) {
 	s.waitForShown("rights", ForbiddenReason)
 }
 
-// TestRightsAreAskedForTogether counts the questions of a group whose rights are there, in the whole cluster or in a namespace.
+// TestRightsAreAskedForTogether counts the reviews of a group whose rights are granted, in the whole cluster or in a
+// namespace.
 func TestRightsAreAskedForTogether(t *testing.T) {
 	s := startAPIServer(t)
 	proxy := s.newProxy(s.newUser("asks"))

@@ -35,7 +35,8 @@ func (slowReviewer) Create(ctx context.Context, review *authorizationv1.SelfSubj
 	return answer, nil
 }
 
-// TestManyRightsAreLearntInSeveralRounds has more questions than a round has time for, as a group of many namespaces has.
+// TestManyRightsAreLearntInSeveralRounds has more reviews than a round has time for, as a group of many namespaces
+// has.
 func TestManyRightsAreLearntInSeveralRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -32,42 +32,44 @@ type Builder struct {
 	required []client.Object
 	optional []client.Object // the kinds of IfServed
 	options  []Option
-	holders  []any // what may hold a client of the manager, beside the reconciler
+	holders  []any // values other than the reconciler that may hold a client of the manager
 	skipName *bool // SkipNameValidation of WithOptions
 
-	forOptions []builder.ForOption // those of For that are controller-runtime's
+	forOptions []builder.ForOption // the options of For that belong to controller-runtime
 	calls      []func(*builder.Builder)
 	errs       []error
 }
 
-// IfServed makes a kind of Owns, Watches or WatchesMetadata optional: the controller runs whether or not it is served,
-// and watches it while it is. Reads of the kind return a NoKindMatchError meanwhile. In For it says what is so anyway: the
-// controller runs if the kind is served. Only the Builder of this package heeds it, that of controller-runtime panics; in a
-// function of Setup, name the kind with [Optional].
+// IfServed makes a kind of Owns, Watches or WatchesMetadata optional: the controller runs whether or not it is
+// served, and watches it while it is. Reads of the kind return a NoKindMatchError while it is absent. IfServed has no
+// effect in For: the controller runs only while that kind is served. Only the Builder of this package supports this
+// option; controller-runtime's builder panics. In a setup function of Setup, name the kind with [Optional].
 var IfServed ifServed
 
-// ifServed has the methods of the options it passes for. One of them has a type that only their package can name, so it comes
-// from a nil pointer, whose call panics, too.
+// ifServed has the methods of the options that it can be passed as. A parameter of one method has a type that only
+// its own package can name, so that method comes from a nil pointer, and calling it also panics.
 type ifServed struct{ *builder.Predicates }
 
 const onlyHere = "this option is for conditional.NewControllerManagedBy, found controller-runtime's builder: in a function of conditional.Setup use conditional.Optional"
 
-// ApplyToFor panics: controller-runtime's builder cannot heed the option.
+// ApplyToFor panics: controller-runtime's builder does not support the option.
 func (ifServed) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
 
-// ApplyToOwns panics as ApplyToFor does.
+// ApplyToOwns panics, as ApplyToFor does.
 func (ifServed) ApplyToOwns(*builder.OwnsInput) { panic(onlyHere) }
 
-// NewControllerManagedBy is controller-runtime's function of that name for a controller that runs only while the kinds
-// of For, Owns and Watches are all served, but for those with [IfServed]; it waits for them, and starts anew when they
-// come back.
+// NewControllerManagedBy is controller-runtime's function of that name for a controller that runs only while the
+// kinds of For, Owns and Watches are all served, except those with [IfServed]. It waits for these kinds, and starts
+// again when they come back.
 //
-// The reconciler stays the same object. What of mgr its exported fields hold, those of its handlers, and of what they point to, is
-// that of the current scope after each start: do not share it with a plain controller. Complete refuses what cannot be set, such as a
-// wrapper of the client. What a closure holds is not seen. For several controllers in one group use [Setup].
+// The reconciler remains the same object. Its exported fields, those of its handlers, and those of objects to which
+// these point may hold the manager or a part of it; each start replaces these by the parts of the current scope. Do
+// not share the reconciler with a plain controller. Complete returns an error if a part cannot be replaced, such as a
+// wrapper of the client. Variables captured by a closure are not found. For several controllers in one group use
+// [Setup].
 func NewControllerManagedBy(mgr manager.Manager) *Builder { return &Builder{mgr: mgr} }
 
-// For sets the kind that is reconciled. Options of the group may be among opts, for example [Poll].
+// For sets the kind to reconcile. opts may include options of the group, for example [Poll].
 func (b *Builder) For(object client.Object, opts ...builder.ForOption) *Builder {
 	if b.primary != nil {
 		return b.addError("expected one kind in For, found %T after %T: watch the other one with Owns or Watches", object, b.primary)
@@ -100,34 +102,34 @@ func (b *Builder) Watches(object client.Object, h handler.EventHandler, opts ...
 	return b.addKind("Watches", object, optional, func(to *builder.Builder) { to.Watches(object, h, opts...) })
 }
 
-// WatchesMetadata is Watches with a cache of nothing but metadata.
+// WatchesMetadata is like Watches, with a cache that holds only metadata.
 func (b *Builder) WatchesMetadata(object client.Object, h handler.EventHandler, opts ...builder.WatchesOption) *Builder {
 	opts, optional := splitIfServed(opts)
 	b.holders = append(b.holders, h)
 	return b.addKind("WatchesMetadata", object, optional, func(to *builder.Builder) { to.WatchesMetadata(object, h, opts...) })
 }
 
-// WatchesRawSource adds a source, which has no part in the condition. It must be a [Kind], or a source.Func: that runs once per
-// start, whereas the sources of controller-runtime cannot be started a second time.
+// WatchesRawSource adds a source. The condition does not depend on it. The source must be a [Kind], or a source.Func,
+// which runs once per start. Other sources of controller-runtime cannot be started a second time.
 func (b *Builder) WatchesRawSource(src source.Source) *Builder {
 	switch src.(type) {
 	case source.Func, restartableSource:
 	default:
 		return b.addError("expected a source.Func or conditional.Kind in WatchesRawSource, found %T, which may not bear a second start: instead of "+
-			"source.Kind(cluster.GetCache(), …) take conditional.Kind(cluster, …), and make another source anew in "+
+			"source.Kind(cluster.GetCache(), …) use conditional.Kind(cluster, …), and create another source in "+
 			"source.Func(func(ctx, queue) error { return source.Channel(events, handler).Start(ctx, queue) })", src)
 	}
 	return b.addCall(func(to *builder.Builder) { to.WatchesRawSource(src) })
 }
 
-// WithEventFilter adds a predicate for all watches but raw sources.
+// WithEventFilter adds a predicate for all watches except raw sources.
 func (b *Builder) WithEventFilter(p predicate.Predicate) *Builder {
 	b.holders = append(b.holders, p)
 	return b.addCall(func(to *builder.Builder) { to.WithEventFilter(p) })
 }
 
-// WithOptions sets the controller's options. A group starts on the leader only, so NeedLeaderElection must not be false, nor
-// EnableWarmup true. What the RateLimiter has counted ends with each stop.
+// WithOptions sets the controller's options. A group starts on the leader only, so NeedLeaderElection must not be
+// false, nor EnableWarmup true. The RateLimiter's counts end with each stop.
 func (b *Builder) WithOptions(options controller.Options) *Builder {
 	if need := options.NeedLeaderElection; need != nil && !*need {
 		b.addError("expected no NeedLeaderElection: false in WithOptions, found it, and a conditional controller runs on the leader only: leave it out")
@@ -139,7 +141,7 @@ func (b *Builder) WithOptions(options controller.Options) *Builder {
 	return b.addCall(func(to *builder.Builder) { to.WithOptions(options) })
 }
 
-// WithLogConstructor sets how the controller makes its loggers.
+// WithLogConstructor sets the function that creates the controller's loggers.
 func (b *Builder) WithLogConstructor(logConstructor func(*reconcile.Request) logr.Logger) *Builder {
 	return b.addCall(func(to *builder.Builder) { to.WithLogConstructor(logConstructor) })
 }
@@ -150,21 +152,22 @@ func (b *Builder) Named(name string) *Builder {
 	return b.addCall(func(to *builder.Builder) { to.Named(name) })
 }
 
-// WithGroup sets options of the group. The name of Named, or the default, comes after them.
+// WithGroup sets options of the group. The name of Named, or the default name, is applied after them.
 func (b *Builder) WithGroup(opts ...Option) *Builder {
 	b.options = append(b.options, opts...)
 	return b
 }
 
-// Complete adds the group to the manager. It returns an error for bad use only, and before anything was added: that a
-// kind is absent is none.
+// Complete adds the group to the manager. It returns an error only for wrong use, and before anything is added. An
+// absent kind is not an error.
 func (b *Builder) Complete(r reconcile.Reconciler) error {
 	_, err := b.Build(r)
 	return err
 }
 
-// Build is Complete, and returns the group. controller-runtime's Build returns the Controller; here there is one per
-// start, and none while the group is dormant, so whatever were returned would be dead after the first stop.
+// Build is like Complete, and returns the group. controller-runtime's Build returns the Controller. Here there is one
+// controller per start, and none while the group is dormant, so that a returned one would be dead after the first
+// stop.
 func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	if err := b.validate(r); err != nil {
 		return nil, fmt.Errorf("build conditional controller: %w", err)
@@ -186,7 +189,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
 	calls := slices.Clone(b.calls)
-	// The real build comes with the first start, perhaps months later: its errors must come now, at Complete.
+	// The real build happens at the first start, perhaps months later: its errors must be returned now, by Complete.
 	if err := buildController(dryRunManager{b.mgr}, calls, r); err != nil {
 		return nil, fmt.Errorf("build conditional controller %q: %w", name, err)
 	}
@@ -202,7 +205,7 @@ func (b *Builder) Build(r reconcile.Reconciler) (*Group, error) {
 	}, options...)
 }
 
-// validate finds the errors that need no look at the scheme.
+// validate finds the errors that do not depend on the scheme.
 func (b *Builder) validate(r reconcile.Reconciler) error {
 	errs := slices.Clone(b.errs)
 	if b.mgr == nil {
@@ -217,8 +220,8 @@ func (b *Builder) validate(r reconcile.Reconciler) error {
 	return errors.Join(errs...)
 }
 
-// reserveName refuses the name of a plain controller, whose metrics the two would share, and keeps it from later ones; unless
-// SkipNameValidation says that names may be shared.
+// reserveName returns an error if a plain controller has the name, since both would share metrics, and reserves the
+// name otherwise. It does neither if SkipNameValidation allows shared names.
 func (b *Builder) reserveName(name string) (isShared bool, err error) {
 	skip := b.skipName
 	if skip == nil {
@@ -253,8 +256,8 @@ func (b *Builder) addKind(method string, object client.Object, optional bool, ca
 	return b.addCall(call)
 }
 
-// splitIfServed takes IfServed out of the options and reports whether it was there: controller-runtime would treat it as
-// an empty set of predicates.
+// splitIfServed removes IfServed from the options and reports whether it was present: controller-runtime would treat
+// it as an empty set of predicates.
 func splitIfServed[O any](opts []O) (rest []O, found bool) {
 	for _, o := range opts {
 		if _, is := any(o).(ifServed); is {
@@ -284,14 +287,14 @@ func buildController(mgr manager.Manager, calls []func(*builder.Builder), r reco
 	return to.Complete(r)
 }
 
-// dryRunManager drops what is added to it: a build on it returns the errors that controller-runtime finds.
+// dryRunManager discards whatever is added to it: a build on it returns the errors that controller-runtime finds.
 type dryRunManager struct{ manager.Manager }
 
 func (dryRunManager) Add(manager.Runnable) error { return nil }
 
 func (r dryRunManager) GetControllerOptions() config.Controller {
 	opts := r.Manager.GetControllerOptions()
-	// controller-runtime never frees a name: without this the first real start would find its own name taken.
+	// controller-runtime never frees a name: without this, the first real start would find its own name taken.
 	opts.SkipNameValidation = new(true)
 	return opts
 }

@@ -34,7 +34,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// contractBuilder is what both builders have. What follows calls them with the same, and compares what comes of it.
+// contractBuilder is the interface that both builders share. The tests below call both in the same way, and compare
+// the results.
 type contractBuilder[B any] interface {
 	contractSources[B]
 	contractOptions[B]
@@ -56,18 +57,18 @@ type contractSources[B any] interface {
 	WatchesRawSource(source.Source) B
 }
 
-// differences says why the two differ where they do, and only there. The manual has this table.
+// differences explains the results that differ, and no others. The manual contains this table.
 func differences() map[string]string {
 	return map[string]string{
-		"no For, but Named and a raw source":          "there is no kind to wait for: take `Setup`",
-		"a source that cannot be started twice":       "take `conditional.Kind`, or make the source in a `source.Func`",
+		"no For, but Named and a raw source":          "there is no kind to wait for: use `Setup`",
+		"a source that cannot be started twice":       "use `conditional.Kind`, or create the source in a `source.Func`",
 		"NeedLeaderElection: false":                   "a group runs on the leader only",
 		"EnableWarmup":                                "a group starts on the leader only",
 		"a client in an unexported field":             "it could not be replaced at the next start",
-		"a client in a wrapper":                       "it could not be replaced at the next start: make the wrapper in `Setup`",
-		"the manager of a missing CRD, after a while": "that is what the library is for",
-		"what Build returns":                          "there is a controller per start, and none while the group is dormant",
-		"typed requests":                              "take `Setup` with controller-runtime's builder",
+		"a client in a wrapper":                       "it could not be replaced at the next start: create the wrapper in `Setup`",
+		"the manager of a missing CRD, after a while": "the purpose of the library",
+		"result of Build":                             "there is a controller per start, and none while the group is dormant",
+		"typed requests":                              "use `Setup` with controller-runtime's builder",
 		"a name with a space":                         "a name is one word in logs and metrics",
 	}
 }
@@ -84,7 +85,8 @@ func verdictOf(err error) string {
 	return accepted
 }
 
-// contractAtSetup returns what a builder says to good and to bad use. Every name is prefixed, since controller-runtime frees none.
+// contractAtSetup returns the results of correct and of wrong use. Every name has a prefix, since controller-runtime
+// never frees a name.
 func contractAtSetup[B contractBuilder[B]](t *testing.T, prefix string, start func(manager.Manager) B) map[string]string {
 	mgr := offline(t)
 	r := reconcile.Reconciler(reconcile.Func(nil))
@@ -108,7 +110,7 @@ func contractAtSetup[B contractBuilder[B]](t *testing.T, prefix string, start fu
 		"Owns without For":                      verdictOf(start(mgr).Named(prefix + "j").Owns(&corev1.Pod{}).Complete(r)),
 		"For of a type without scheme":          verdictOf(start(mgr).For(&appsv1.Deployment{}).Named(prefix + "k").Complete(r)),
 		"the name of another controller":        verdictOf(widgets("c").Complete(r)),
-		"that name without validation":          verdictOf(widgets("c").WithOptions(controller.Options{SkipNameValidation: new(true)}).Complete(r)),
+		"another's name, not validated":         verdictOf(widgets("c").WithOptions(controller.Options{SkipNameValidation: new(true)}).Complete(r)),
 		"a name with a slash":                   verdictOf(widgets("l/m").Complete(r)),
 		"a name with a space":                   verdictOf(widgets("n o").Complete(r)),
 		"a name with braces":                    verdictOf(widgets("{p}").Complete(r)),
@@ -122,7 +124,7 @@ func contractAtSetup[B contractBuilder[B]](t *testing.T, prefix string, start fu
 	return got
 }
 
-// contractAtRun starts controllers of a builder together, and returns what each one does.
+// contractAtRun starts controllers of a builder together, and returns the result of each.
 func contractAtRun[B contractBuilder[B]](s *apiServer, prefix string, start func(manager.Manager) B) map[string]string {
 	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) {
 		o.Controller.GroupKindConcurrency = map[string]int{"Widget.example.com": 3}
@@ -177,7 +179,7 @@ func expectedNames(spec string) int {
 	return 1
 }
 
-// contractReconciler keeps the names of what it has reconciled.
+// contractReconciler records the names of the reconciled objects.
 type contractReconciler struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -210,17 +212,18 @@ func maxConcurrent(t *testing.T, name string) (found float64) {
 	return found
 }
 
-// TestDifferencesOfTheBuilders compares the two at set-up, and the table of the manual with what it finds; TORPOR_UPDATE=1 writes
-// that anew.
+// TestDifferencesOfTheBuilders compares the set-up of both builders, and the table of the manual with the result.
+// TORPOR_UPDATE=1 writes the table.
 func TestDifferencesOfTheBuilders(t *testing.T) {
 	plain := contractAtSetup(t, "plain-", ctrl.NewControllerManagedBy)
 	ours := contractAtSetup(t, "ours-", NewControllerManagedBy)
 	plain["typed requests"], ours["typed requests"] = "`TypedControllerManagedBy`", "none"
-	plain["what Build returns"], ours["what Build returns"] = "a `controller.Controller`", "a `*conditional.Group`"
-	plain["the manager of a missing CRD, after a while"], ours["the manager of a missing CRD, after a while"] = "ends", "goes on" // See TestAMissingCRDOutlastsTheSyncTimeout.
+	plain["result of Build"], ours["result of Build"] = "a `controller.Controller`", "a `*conditional.Group`"
+	// See TestAMissingCRDOutlastsTheSyncTimeout.
+	plain["the manager of a missing CRD, after a while"], ours["the manager of a missing CRD, after a while"] = "ends", "keeps running"
 	why := differences()
 	var table strings.Builder
-	fmt.Fprintf(&table, "Of %d uses, %d come to the same. These do not:\n\n| use | controller-runtime | conditional | why |\n|---|---|---|---|\n", len(plain), len(plain)-len(why))
+	fmt.Fprintf(&table, "Of %d uses, %d have the same result. The others:\n\n| use | controller-runtime | conditional | why |\n|---|---|---|---|\n", len(plain), len(plain)-len(why))
 	for _, use := range slices.Sorted(maps.Keys(plain)) {
 		reason, listed := why[use]
 		if listed != (plain[use] != ours[use]) {
@@ -247,7 +250,7 @@ func TestDifferencesOfTheBuilders(t *testing.T) {
 	}
 }
 
-// TestTheBuildersReconcileTheSame runs the uses that both accept.
+// TestTheBuildersReconcileTheSame runs the uses that both builders accept.
 func TestTheBuildersReconcileTheSame(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)

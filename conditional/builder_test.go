@@ -41,7 +41,7 @@ func (s *apiServer) createWidget(name string) *Widget {
 	return w
 }
 
-// message is what the ConfigMap of a Widget says, "" when there is none.
+// message returns the message in the ConfigMap of a Widget; "" without one.
 func (s *apiServer) message(ctx context.Context, name string) string {
 	var child corev1.ConfigMap
 	if err := s.newClient().Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, &child); err != nil {
@@ -54,7 +54,7 @@ func TestBuilderFollowsItsCRD(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
 	mgr := s.newManagerFor(s.cfg)
-	r := newWidgetReconciler(mgr) // With the outer client, as every main.go has it.
+	r := newWidgetReconciler(mgr) // With the outer client, as in every main.go.
 	testenv.Must(t, r.SetupConditionally(mgr))
 	s.startManager(mgr)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
@@ -105,7 +105,7 @@ func TestBuilderReconcilesAsOften(t *testing.T) {
 	}
 }
 
-// widgetEvents returns what was reconciled. It waits for as many reconciles as an event has to cause.
+// widgetEvents returns the reconciled objects. It waits for the reconciles that an event must cause.
 func (s *apiServer) widgetEvents(seen <-chan string) (told []string) {
 	s.t.Helper()
 	ctx, c := s.t.Context(), s.newClient()
@@ -118,7 +118,7 @@ func (s *apiServer) widgetEvents(seen <-chan string) (told []string) {
 	}{
 		{func() error { w = s.createWidget("first"); return nil }, 2}, // Its own event and that of its ConfigMap.
 		{func() error { w.Spec.Message = "bye"; return c.Update(ctx, w) }, 2},
-		{func() error { return c.Delete(ctx, child) }, 2}, // Deleted, and made anew.
+		{func() error { return c.Delete(ctx, child) }, 2}, // Deleted, and created again.
 		{func() error { return c.Create(ctx, stranger) }, 0},
 		{func() error { return c.Delete(ctx, w) }, 1},
 		{func() error { w = s.createWidget("last"); return nil }, 2},
@@ -144,7 +144,7 @@ func (s *apiServer) widgetEvents(seen <-chan string) (told []string) {
 	return told
 }
 
-// deleteEvents removes what a story leaves: there is no garbage collector.
+// deleteEvents removes the objects of a test: there is no garbage collector.
 func (s *apiServer) deleteEvents() {
 	s.t.Helper()
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
@@ -213,7 +213,7 @@ func TestBuilderRefusesBadUse(t *testing.T) {
 	}
 }
 
-// claimed takes a group's name without a manager that would run the group.
+// claimed reserves a group's name without a manager that would run the group.
 func claimed(name string) (release func(), g *Group, err error) {
 	mgr := newFakeManager()
 	g, err = Setup(mgr, switchedCondition{}, func(manager.Manager) error { return nil }, Name(name))
@@ -256,7 +256,7 @@ func TestNamesAreFreeAgain(t *testing.T) {
 	release()
 }
 
-// TestBuilderReplaysEveryCall runs a group whose builder was called with everything there is, and starts it twice.
+// TestBuilderReplaysEveryCall runs a group whose builder received every possible call, and starts it twice.
 func TestBuilderReplaysEveryCall(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
@@ -345,12 +345,12 @@ func TestBindReplacesWhatTheManagerGave(t *testing.T) {
 			"the cached reader":   r.Cached == client.Reader(mgr.GetClient()),
 			"the manager":         r.Manager == mgr,
 			"the HTTP client":     r.HTTP == mgr.GetHTTPClient(),
-			"somebody's client":   r.Own == own,
+			"a client of another": r.Own == own,
 			"no cache":            r.None == nil,
 			"something else":      r.note == "mine",
 		} {
 			if !same {
-				t.Errorf("%s is not what it should be", what)
+				t.Errorf("%s: unexpected value", what)
 			}
 		}
 	}

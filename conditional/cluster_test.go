@@ -39,7 +39,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// patience bounds every wait of these tests.
+// patience limits every wait of these tests.
 const patience = testenv.Patience
 
 func widgetKind() schema.GroupVersionKind {
@@ -87,7 +87,7 @@ func startAPIServer(t *testing.T, adjust ...func(*envtest.Environment)) *apiServ
 	return s
 }
 
-// newClient returns a client that has cached nothing: kinds come and go, and change their scope.
+// newClient returns a client without cached results: kinds come and go, and change their scope.
 func (s *apiServer) newClient() client.Client {
 	c, err := client.New(s.cfg, client.Options{Scheme: s.scheme})
 	testenv.Must(s.t, err)
@@ -165,7 +165,7 @@ func (s *apiServer) waitUntilGone(def *apiextensionsv1.CustomResourceDefinition)
 	})
 }
 
-// createWidgetIn makes a Widget; namespace "" makes a cluster-scoped one.
+// createWidgetIn creates a Widget; namespace "" creates a cluster-scoped one.
 func (s *apiServer) createWidgetIn(namespace, name string, finalizers ...string) {
 	s.t.Helper()
 	w := newObject(widgetKind(), name)
@@ -174,7 +174,7 @@ func (s *apiServer) createWidgetIn(namespace, name string, finalizers ...string)
 	s.createSoon(w)
 }
 
-// createSoon creates an object as soon as the API server takes it: a kind that is new may not take objects yet.
+// createSoon creates an object as soon as the API server accepts it: a new kind may not accept objects yet.
 func (s *apiServer) createSoon(obj client.Object) {
 	s.t.Helper()
 	s.eventually("the object can be created", func(ctx context.Context) (bool, error) { return s.newClient().Create(ctx, obj) == nil, nil })
@@ -224,7 +224,7 @@ func (s *apiServer) waitForCondition(g *Group, state State, reason string) {
 	})
 }
 
-// newUser makes a user with the rights of the rules, and nothing else.
+// newUser creates a user with exactly the rights of the rules.
 func (s *apiServer) newUser(name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	s.t.Helper()
 	user, err := s.env.AddUser(envtest.User{Name: name}, s.cfg)
@@ -235,7 +235,7 @@ func (s *apiServer) newUser(name string, rules ...rbacv1.PolicyRule) *rest.Confi
 	return user.Config()
 }
 
-// grantRight lets a user do what a rule says, everywhere.
+// grantRight gives a user the rights of a rule in all namespaces.
 func (s *apiServer) grantRight(name, user string, rule rbacv1.PolicyRule) {
 	s.t.Helper()
 	testenv.GrantRight(s.t, s.newClient(), name, user, rule)
@@ -266,7 +266,7 @@ func (s *apiServer) waitForPhase(g *Group, p Phase) {
 	}
 }
 
-// recordingReconciler reports which objects it has seen, and marks each one with the client it was given.
+// recordingReconciler reports the objects that it has seen, and marks each one with its client.
 type recordingReconciler struct {
 	client client.Client
 	kind   schema.GroupVersionKind
@@ -295,7 +295,7 @@ func (r *recordingReconciler) Reconcile(ctx context.Context, req reconcile.Reque
 	return reconcile.Result{}, nil
 }
 
-// SetupWithManager is written as for any manager: it knows nothing of groups.
+// SetupWithManager is written for any manager: it does not depend on groups.
 func (r *recordingReconciler) SetupWithManager(mgr manager.Manager) error {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(r.kind)
@@ -333,12 +333,12 @@ func (s *apiServer) mustFindKind(obj client.Object) schema.GroupVersionKind {
 	return gvk
 }
 
-// What follows is an operator as kubebuilder lays it out: a kind, and a reconciler that keeps one ConfigMap per object.
+// An operator as kubebuilder lays it out follows: a kind, and a reconciler that keeps one ConfigMap per object.
 
 // Widget has a message that a ConfigMap of its name repeats.
 type Widget = testenv.Custom
 
-// WidgetList is many of them.
+// WidgetList is a list of Widgets.
 type WidgetList = testenv.CustomList
 
 func addWidgets(scheme *runtime.Scheme) { testenv.AddCustom(scheme, widgetKind()) }
@@ -380,7 +380,7 @@ func (r *widgetReconciler) SetupWithManager(mgr manager.Manager) error {
 		Complete(r)
 }
 
-// SetupConditionally is the same but for one line.
+// SetupConditionally differs in one line.
 func (r *widgetReconciler) SetupConditionally(mgr manager.Manager) error {
 	return NewControllerManagedBy(mgr).
 		For(&Widget{}).
@@ -393,12 +393,12 @@ func newWidgetReconciler(mgr manager.Manager) *widgetReconciler {
 }
 
 func TestMain(m *testing.M) {
-	// Parallel tests wait for an API server rather than for a processor. The command line has the last word.
+	// Parallel tests wait for an API server rather than for a processor. The command line takes precedence.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	// controller-runtime filters the watches of metadata, and a filter with an event in flight outlives the informer's stop:
-	// nobody reads what it sends. See newGVKFixupWatcher in its pkg/cache/internal.
+	// controller-runtime filters the watches of metadata, and a filter with an event in flight outlives the
+	// informer's stop, because its output is no longer read. See newGVKFixupWatcher in its pkg/cache/internal.
 	code := m.Run()
 	err := idleServers.stopAll()
 	if err == nil && code == 0 {

@@ -28,7 +28,7 @@ func (p *reportLog) report(s Status) {
 	p.said = append(p.said, s)
 }
 
-// last lets everything happen that happens at once, and returns the newest report.
+// last lets everything happen that happens at once, and returns the latest report.
 func (p *reportLog) last() Status {
 	synctest.Wait()
 	p.mu.Lock()
@@ -71,7 +71,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// channelChild is a child that says what the test says.
+// channelChild is a child that reports the statuses of the test.
 func channelChild(name string, says <-chan Status) Condition {
 	return builtinCondition{name: name, observeFunc: func(ctx context.Context, _ Sources, report func(Status)) error {
 		for {
@@ -209,7 +209,7 @@ func allInputs(n int, test func([]judgeInput)) {
 	}
 }
 
-// truth is Kleene's order: what is false, what is unknown, what is true.
+// truth is Kleene's order: False, Unknown, True.
 func truth(in judgeInput) int {
 	return map[State]int{False: 0, Unknown: 1, True: 2}[in.now.State]
 }
@@ -253,8 +253,8 @@ func TestTruthTables(t *testing.T) {
 	}
 }
 
-// checkReport asserts that a report names exactly the children in the state that decides, in a stable order, and that
-// only what holds has an identity.
+// checkReport expects a report to name exactly the children in the deciding state, in a stable order, and only a
+// condition that holds to have an identity.
 func checkReport(t *testing.T, name string, s Status, inputs []judgeInput) {
 	t.Helper()
 	var want []string
@@ -317,9 +317,9 @@ func TestAnyStaysWithWhatItReliesOn(t *testing.T) {
 		want  string
 	}{
 		{"the second holds first", 1, is(True, "b"), True, "b"},
-		{"the first comes besides it", 0, is(True, "a"), True, "b"},
+		{"the first holds, too", 0, is(True, "a"), True, "b"},
 		{"the second is in doubt", 1, is(Unknown, ""), True, "b"},
-		{"both are", 0, is(Unknown, ""), Unknown, ""},
+		{"both are in doubt", 0, is(Unknown, ""), Unknown, ""},
 		{"the first is back", 0, is(True, "a"), True, "b"},
 		{"the second is back with another identity", 1, is(True, "b2"), True, "b2"},
 		{"the second is gone", 1, is(False, ""), True, "a"},

@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// Condition says when a group shall run.
+// Condition defines when a group runs.
 type Condition interface {
 	// String names the condition; it is the default name of the group.
 	String() string
@@ -33,16 +33,16 @@ type Condition interface {
 	Observe(ctx context.Context, src Sources, report func(Status)) error
 }
 
-// Sources is what a condition may observe with: the API server of the group's manager.
+// Sources gives a condition access to the API server of the group's manager.
 type Sources struct {
 	Config     *rest.Config
 	HTTPClient *http.Client
 	Scheme     *runtime.Scheme
 	Logger     logr.Logger
 
-	interest          detect.Interest             // how kinds may be looked for, as the group's options say
+	interest          detect.Interest             // how to look for kinds, from the group's options
 	stopOnTerminating bool                        // a kind whose CRD is being deleted counts as absent
-	onTerminating     func(kind string, now bool) // called with every verdict, whether the CRD is being deleted; may be nil
+	onTerminating     func(kind string, now bool) // called with every verdict, with whether the CRD is being deleted; may be nil
 	managerCache      *managercache.Cache         // notified of kinds that come and go; may be nil
 	waitsFor          *namedKinds                 // collects kinds while a condition is validated; nil afterwards
 }
@@ -50,7 +50,7 @@ type Sources struct {
 // namedKinds are the kinds that a group names.
 type namedKinds struct {
 	kinds     []schema.GroupVersionKind
-	hasOthers bool // a condition of another package may look for more
+	hasOthers bool // a condition of another package may look for further kinds
 }
 
 func (n *namedKinds) add(kinds ...schema.GroupVersionKind) {
@@ -63,17 +63,18 @@ func (src Sources) toServer() process.APIServer {
 	return process.APIServer{Config: src.Config, HTTPClient: src.HTTPClient, Scheme: src.Scheme, Outer: src.managerCache}
 }
 
-// validator is a condition that finds bad use before it is observed.
+// validator is a condition that detects wrong use before it is observed.
 type validator interface{ validate(src Sources) error }
 
-// All holds while all the conditions do; one that is False decides, then one that is Unknown. A change of any of
-// their identities restarts the group.
+// All holds while all the conditions do. One False condition makes it False; otherwise one Unknown condition makes it
+// Unknown. A change of any of their identities restarts the group.
 func All(c ...Condition) Condition {
 	return newCombined("All", c, func() judgeFunc { return judgeAll })
 }
 
-// Any holds while at least one of the conditions does; otherwise one that is Unknown decides. It has the identity of
-// one that holds and stays with it until that is False, so another one that begins to hold restarts nothing.
+// Any holds while at least one of the conditions does; otherwise one Unknown condition makes it Unknown. It has the
+// identity of one condition that holds, and keeps it until that condition is False. So another condition that begins
+// to hold restarts nothing.
 func Any(c ...Condition) Condition { return newCombined("Any", c, newAnyJudge) }
 
 // Not holds while the condition is False; Unknown stays Unknown.
@@ -81,7 +82,7 @@ func Not(c Condition) Condition {
 	return newCombined("Not", []Condition{c}, func() judgeFunc { return judgeNot })
 }
 
-// On is c as the API server of another cluster has it: Served looks for its kinds there, Object watches there. The
+// On observes c at the API server of another cluster: Served looks for its kinds there, Object watches there. The
 // cluster need not have been started. The group still runs with its own manager.
 func On(cl cluster.Cluster, c Condition) Condition {
 	there := func(src Sources) Sources {
@@ -98,9 +99,9 @@ func On(cl cluster.Cluster, c Condition) Condition {
 	}
 }
 
-// Func holds while f returns true. It is called at once and then every so often, each time with a context that ends
-// after the same span, or after 10 s if that is less. An error, a panic or a late answer is Unknown. A call that
-// ignores its context delays only the next call.
+// Func holds while f returns true. f is called at once and then once per period. Its context ends after one period,
+// or after 10 s if that is less. An error, a panic or a late answer counts as Unknown. A call that ignores its
+// context delays only the next call.
 func Func(name string, every time.Duration, f func(context.Context) (bool, error)) Condition {
 	return builtinCondition{
 		name:    name,
@@ -112,8 +113,8 @@ func Func(name string, every time.Duration, f func(context.Context) (bool, error
 	}
 }
 
-// Signal holds after true came through the channel, until false comes; before the first of them it is Unknown.
-// Closing the channel keeps the last state. Use a channel in one group only: a value has one reader.
+// Signal holds after true was received from the channel, until false is received. Before the first value it is
+// Unknown. Closing the channel keeps the last state. Use a channel in one group only: each value has one reader.
 func Signal(name string, ch <-chan bool) Condition {
 	return builtinCondition{
 		name:    name,
@@ -127,7 +128,7 @@ func Signal(name string, ch <-chan bool) Condition {
 
 type builtinCondition struct {
 	name         string
-	mistake      error               // what is wrong whatever is observed with
+	mistake      error               // wrong use that does not depend on the sources
 	validateFunc func(Sources) error // may be nil
 	observeFunc  func(context.Context, Sources, func(Status)) error
 }
@@ -152,7 +153,7 @@ func (c builtinCondition) Observe(ctx context.Context, src Sources, report func(
 	return c.observeFunc(ctx, src, report)
 }
 
-// newCombined takes a constructor, since a judge may have state: each observation needs one of its own.
+// newCombined takes a constructor, because a judge may have state: each observation needs its own judge.
 func newCombined(name string, of []Condition, judge func() judgeFunc) Condition {
 	return builtinCondition{
 		name:         name + "(" + joinNames(of) + ")",
@@ -198,10 +199,10 @@ func validateOne(c Condition, src Sources) error {
 	return nil
 }
 
-// State says whether a condition holds. It prints, and marshals, as Unknown, False or True.
+// State is the state of a condition. It prints, and marshals, as Unknown, False or True.
 type State int8
 
-// The three states of a condition. Unknown keeps whatever runs.
+// The three states of a condition. Unknown keeps a running group running.
 const (
 	Unknown State = iota
 	False
@@ -221,10 +222,11 @@ func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 // Status is one report of a condition.
 type Status struct {
 	State State `json:"state"`
-	// Reason is a CamelCase word, Message a sentence for people.
+	// Reason is a CamelCase word, Message a sentence for users.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Identity names what the condition found. When it changes while the state is True, the group restarts.
+	// Identity names the object that the condition found. When it changes while the state is True, the group
+	// restarts.
 	Identity string `json:"identity,omitempty"`
 }
 
@@ -240,8 +242,9 @@ func defaultBackoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 1 << 30, Cap: 5 * time.Minute}
 }
 
-// observeWithBackoff observes a condition until ctx ends, again with a back-off after an error or a panic, which it reports as
-// Unknown. The back-off begins anew after an observation that lasted longer than its Cap.
+// observeWithBackoff observes a condition until ctx ends. It repeats the observation with a back-off after an error
+// or a panic, which it reports as Unknown. The back-off is reset after an observation that lasted longer than its
+// Cap.
 func observeWithBackoff(ctx context.Context, c Condition, src Sources, backoff wait.Backoff, report func(Status)) {
 	pause := backoff
 	for ctx.Err() == nil {
@@ -273,8 +276,8 @@ func observeOnce(ctx context.Context, c Condition, src Sources, report func(Stat
 	return nil
 }
 
-// observeCombined observes all conditions at once and reports the judgement after each of their reports. It returns after the
-// last one has: when ctx ended, or when nothing can change any more.
+// observeCombined observes all conditions concurrently and reports the judgement after each of their reports. It
+// returns when all observations have returned: because ctx ended, or because nothing can change any more.
 func observeCombined(ctx context.Context, of []Condition, src Sources, judge judgeFunc, report func(Status)) {
 	var mu sync.Mutex
 	inputs := make([]judgeInput, len(of))
@@ -286,7 +289,7 @@ func observeCombined(ctx context.Context, of []Condition, src Sources, judge jud
 		running.Go(func() {
 			observeWithBackoff(ctx, c, src, defaultBackoff(), func(s Status) {
 				mu.Lock()
-				defer mu.Unlock() // Held during the report: without it an older judgement could arrive after a newer one.
+				defer mu.Unlock() // Held during the report; otherwise an older judgement could arrive after a newer one.
 				inputs[i].noteReport(s)
 				report(judge(inputs))
 			})
@@ -318,7 +321,7 @@ func (i *judgeInput) String() string {
 
 type judgeFunc func([]judgeInput) Status
 
-// judgeAll is Kleene's AND: one False decides, then one Unknown. Its identity is that of all conditions.
+// judgeAll is Kleene's AND: one False decides, then one Unknown. Its identity combines those of all conditions.
 func judgeAll(inputs []judgeInput) Status {
 	switch {
 	case anyInState(inputs, False):
@@ -337,8 +340,9 @@ func judgeAll(inputs []judgeInput) Status {
 	return s
 }
 
-// newAnyJudge returns Kleene's OR: one True decides, then one Unknown. Its identity is that of one condition which holds, the
-// same one until it is False: what comes besides it, and what is Unknown for a while, must not restart a group.
+// newAnyJudge returns Kleene's OR: one True decides, then one Unknown. Its identity is that of one condition that
+// holds, and stays the same until that one is False. Another condition that begins to hold, and one that is Unknown
+// for a while, must not restart a group.
 func newAnyJudge() judgeFunc {
 	relied := -1
 	return func(inputs []judgeInput) Status {
@@ -358,7 +362,7 @@ func newAnyJudge() judgeFunc {
 	}
 }
 
-// judgeNot inverts one condition. One that does not hold has no identity.
+// judgeNot inverts one condition. A condition that does not hold has no identity.
 func judgeNot(inputs []judgeInput) Status {
 	s := combineState(inputs, inputs[0].now.State)
 	switch s.State {
@@ -375,7 +379,7 @@ func anyInState(inputs []judgeInput, state State) bool {
 	return slices.ContainsFunc(inputs, func(i judgeInput) bool { return i.now.State == state })
 }
 
-// combineState names the conditions in the state that decides.
+// combineState names the conditions in the deciding state.
 func combineState(inputs []judgeInput, state State) Status {
 	var reasons, messages []string
 	for _, i := range inputs {
@@ -396,11 +400,11 @@ func sortUnique(words []string) []string {
 	return slices.Compact(words)
 }
 
-// maxCallTime bounds one call of a function.
+// maxCallTime limits one call of a function.
 const maxCallTime = 10 * time.Second
 
-// pollFunc calls f at once and then every so often until ctx ends, and reports its result. A call that outlives its
-// deadline is Unknown and is not waited for when ctx ends, but no other call begins before it has returned.
+// pollFunc calls f at once and then once per period until ctx ends, and reports its result. A call that exceeds its
+// deadline counts as Unknown. It is not waited for when ctx ends, but no other call begins before it has returned.
 func pollFunc(ctx context.Context, every time.Duration, f func(context.Context) (bool, error), report func(Status)) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -430,7 +434,7 @@ func callWithDeadline(ctx context.Context, limit time.Duration, f func(context.C
 		return
 	}
 	report(timeoutStatus(limit))
-	// Another call must not begin before this one has returned: the function need not be safe for concurrent use.
+	// The next call must not begin before this one has returned: the function need not be safe for concurrent use.
 	select {
 	case <-answer:
 	case <-ctx.Done():

@@ -93,7 +93,7 @@ func TestConditionsRefuseBadUse(t *testing.T) {
 	}
 }
 
-// TestFirstServedPrefers looks at every combination of what is known of two versions.
+// TestFirstServedPrefers covers every combination of presences of two versions.
 func TestFirstServedPrefers(t *testing.T) {
 	kinds := []schema.GroupVersionKind{widgetKind(), widgetKind().GroupKind().WithVersion("v1beta1")}
 	type answer struct {
@@ -107,7 +107,7 @@ func TestFirstServedPrefers(t *testing.T) {
 		{detect.Absent, detect.Served}:   {True, "id1"},
 		{detect.Absent, detect.Absent}:   {False, ""},
 		{detect.Absent, detect.Unclear}:  {Unknown, ""},
-		{detect.Unclear, detect.Served}:  {Unknown, ""}, // A doubt must not switch.
+		{detect.Unclear, detect.Served}:  {Unknown, ""}, // Uncertainty must not switch versions.
 		{detect.Unclear, detect.Absent}:  {Unknown, ""},
 		{detect.Unclear, detect.Unclear}: {Unknown, ""},
 	}
@@ -149,7 +149,7 @@ func TestGroupWithManyConditions(t *testing.T) {
 				t.Errorf("%s: got %s because of %+v, want %s because of %q", what, got.Phase, got.Condition, phase, message)
 			}
 		}
-		want("nobody has signalled", Dormant, "nothing has been signalled yet")
+		want("no signal yet", Dormant, "nothing has been signalled yet")
 		maintenance <- false
 		flag <- true
 		want("it holds", Running, "probe is True")
@@ -162,7 +162,7 @@ func TestGroupWithManyConditions(t *testing.T) {
 	})
 }
 
-// TestFirstServedSwitches installs a CRD with an old version, adds the new one, and takes it away again.
+// TestFirstServedSwitches installs a CRD with an old version, adds the new one, and removes it again.
 func TestFirstServedSwitches(t *testing.T) {
 	s := startAPIServer(t)
 	gk, versions := widgetKind().GroupKind(), []string{"v1", "v1beta1"}
@@ -207,7 +207,7 @@ func TestFirstServedSwitches(t *testing.T) {
 	}
 }
 
-// TestObjectIsFollowed switches a group by a ConfigMap, with the right to see only that one.
+// TestObjectIsFollowed switches a group by a ConfigMap, with the right to read only that one.
 func TestObjectIsFollowed(t *testing.T) {
 	s := startAPIServer(t)
 	named := metav1.ObjectMeta{Namespace: "default", Name: "flags"}
@@ -240,7 +240,7 @@ func TestObjectIsFollowed(t *testing.T) {
 	}
 	must(c.Create(t.Context(), role))
 	must(c.Create(t.Context(), binding))
-	s.waitForCondition(group, False, "") // It is absent.
+	s.waitForCondition(group, False, "") // The ConfigMap is absent.
 
 	must(c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "others"}, Data: map[string]string{"widgets": "on"}}))
 	flags := &corev1.ConfigMap{ObjectMeta: named, Data: map[string]string{"widgets": "on"}}

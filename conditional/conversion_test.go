@@ -67,7 +67,7 @@ func addOldWidgets(scheme *runtime.Scheme) {
 	metav1.AddToGroupVersion(scheme, old)
 }
 
-// twoVersions serves v1 and v1beta1, converted at the URL; what is stored is v1beta1 if old says so.
+// twoVersions serves v1 and v1beta1, converted at the URL; the stored version is v1beta1 if old is true.
 func twoVersions(url string, ca []byte) *apiextensionsv1.CustomResourceDefinition {
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)
 	old := *def.Spec.Versions[0].DeepCopy()

@@ -20,7 +20,8 @@ const (
 	updateSwitch = "TORPOR_UPDATE"
 )
 
-// The page shows the moves of the state machine; they are drawn anew with TORPOR_UPDATE=1.
+// TestDiagramShowsTheMoves compares the diagram of the manual with the state machine; TORPOR_UPDATE=1 writes the
+// diagram.
 func TestDiagramShowsTheMoves(t *testing.T) {
 	want := "```mermaid\n" + diagram() + "```\n"
 	page, err := os.ReadFile(diagramFile)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// TestClockThatIsSetMovesNothing asks for a monotonic reading, which bubbles do not have.
+// TestClockThatIsSetMovesNothing needs a monotonic clock reading, which bubbles do not have.
 func TestClockThatIsSetMovesNothing(t *testing.T) {
 	g := mustSetUp(t, newFakeManager(), Disabled(), func(manager.Manager) error { return nil }, Name(t.Name()))
 	if tr, _, _ := g.setPhase(Running, factUp, nil); !strings.Contains(tr.at.String(), " m=") {
@@ -114,8 +114,8 @@ func TestEventsTellOfTerminating(t *testing.T) {
 		opts []Option
 		want string
 	}{
-		"waits": {nil, "the controller goes on until the CRD is gone, for its objects may have finalizers"},
-		"stops": {[]Option{StopOnTerminating()}, "the controller stops, as StopOnTerminating says, and leaves its finalizers on"},
+		"waits": {nil, "the controller keeps running until the CRD is gone, because objects may have finalizers"},
+		"stops": {[]Option{StopOnTerminating()}, "the controller stops because of StopOnTerminating, and leaves its finalizers on objects"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// labeler is a reconciler as any: it knows nothing of groups.
+// labeler is an ordinary reconciler: it does not depend on groups.
 type labeler struct{ client.Client }
 
 func (l *labeler) Reconcile(context.Context, reconcile.Request) (reconcile.Result, error) {
@@ -36,7 +36,8 @@ func (l *labeler) SetupWithManager(mgr manager.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).For(&corev1.Node{}).Complete(l)
 }
 
-// newManager is what main.go has. With ManagerOptions, groups inherit the options of the manager's cache and client.
+// newManager returns a manager as main.go would. With ManagerOptions, groups inherit the options of the manager's
+// cache and client.
 func newManager() (manager.Manager, error) {
 	return ctrl.NewManager(&rest.Config{Host: "127.0.0.1:1"}, conditional.ManagerOptions(ctrl.Options{
 		Scheme:  clientgoscheme.Scheme,
@@ -84,7 +85,8 @@ func ExampleAll() {
 	// Output: All(FirstServed(Widget.example.com,v1,v1beta1),v1.ConfigMap:default:flags)
 }
 
-// One line differs from a controller that needs its CRD: conditional instead of ctrl before NewControllerManagedBy.
+// Only one line differs from a controller that needs its CRD: conditional instead of ctrl before
+// NewControllerManagedBy.
 func ExampleNewControllerManagedBy() {
 	mgr, err := newManager()
 	if err != nil {
@@ -97,12 +99,12 @@ func ExampleNewControllerManagedBy() {
 		For(widget).
 		Owns(&corev1.ConfigMap{}).
 		Complete(&labeler{Client: mgr.GetClient()})
-	fmt.Println("Nobody serves Widget; error:", err)
-	// Output: Nobody serves Widget; error: <nil>
+	fmt.Println("Widget is not served; error:", err)
+	// Output: Widget is not served; error: <nil>
 }
 
-// The labeler runs while Widget is served. It watches Gadgets too, while they are served, and is not restarted when
-// they come and go. A CRD that flaps starts it three times at once, then once a minute.
+// The labeler runs while Widget is served. While Gadgets are served, it also watches them, and it is not restarted
+// when they come and go. A CRD that flaps starts it three times at once, then once a minute.
 func ExampleBuilder_WithGroup() {
 	mgr, err := newManager()
 	if err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// faultyProxy stands between one manager and the API server. It counts what the manager asks, may answer in the server's
-// place, and holds back or ends what the server streams.
+// faultyProxy is a proxy between one manager and the API server. It counts the manager's requests, may answer in
+// place of the server, and delays or ends the server's streams.
 type faultyProxy struct {
 	server *httptest.Server
 	next   http.RoundTripper
@@ -38,13 +38,13 @@ type faultyProxy struct {
 	open  map[*proxiedStream]struct{}
 }
 
-// requestFault answers a request in the place of next.
+// requestFault answers a request in place of next.
 type requestFault func(r *http.Request, next http.RoundTripper) (*http.Response, error)
 
 // requestMatch picks requests.
 type requestMatch = func(*http.Request) bool
 
-// newProxy returns a proxy that asks with the rights of as, for the rest of the test.
+// newProxy returns a proxy that uses the rights of as, for the rest of the test.
 func (s *apiServer) newProxy(as *rest.Config) *faultyProxy {
 	s.t.Helper()
 	next, err := rest.TransportFor(as)
@@ -68,10 +68,10 @@ func (s *apiServer) newProxy(as *rest.Config) *faultyProxy {
 	return p
 }
 
-// config leads a manager to the proxy.
+// config returns a configuration that leads to the proxy.
 func (p *faultyProxy) config() *rest.Config { return &rest.Config{Host: p.server.URL, QPS: -1} }
 
-// RoundTrip notes the request and has it answered.
+// RoundTrip records the request and answers it.
 func (p *faultyProxy) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
@@ -104,7 +104,7 @@ func (p *faultyProxy) setFault(f requestFault) {
 
 func (p *faultyProxy) clearFault() { p.setFault(nil) }
 
-// countRequests is how many requests of that sort there were.
+// countRequests returns the number of matching requests.
 func (p *faultyProxy) countRequests(of requestMatch) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *faultyProxy) countRequests(of requestMatch) (n int) {
 	return n
 }
 
-// countStreams is how many answers of that sort have not ended.
+// countStreams returns the number of matching answers that have not ended.
 func (p *faultyProxy) countStreams(of requestMatch) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *faultyProxy) countStreams(of requestMatch) (n int) {
 	return n
 }
 
-// holdStreams keeps back whatever the server sends in these answers, until release.
+// holdStreams delays matching answers until release.
 func (p *faultyProxy) holdStreams(of requestMatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,7 +144,7 @@ func (p *faultyProxy) releaseStreams() {
 	}
 }
 
-// cutStreams ends these answers in their midst.
+// cutStreams breaks matching answers.
 func (p *faultyProxy) cutStreams(of requestMatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,7 +232,7 @@ func answerStatus(code int, reason metav1.StatusReason) requestFault {
 	}
 }
 
-// asStranger asks the real server with a token that it does not know.
+// asStranger sends the request to the real server with an unknown token.
 func asStranger(cfg *rest.Config) (requestFault, error) {
 	stranger := rest.AnonymousClientConfig(cfg)
 	stranger.BearerToken = "expired"
@@ -245,17 +245,17 @@ func asStranger(cfg *rest.Config) (requestFault, error) {
 
 func anyRequest(*http.Request) bool { return true }
 
-// isCRDRequest are the lists and watches of CRDs.
+// isCRDRequest matches the lists and watches of CRDs.
 func isCRDRequest(r *http.Request) bool {
 	return r.URL.Path == "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 }
 
-// isDiscovery is the question which kinds a group version has.
+// isDiscovery matches the request for the kinds of a group version.
 func isDiscovery(gv schema.GroupVersion) requestMatch {
 	return func(r *http.Request) bool { return r.URL.Path == "/apis/"+gv.String() }
 }
 
-// isObjectRequest are the requests that concern the objects of a kind.
+// isObjectRequest matches the requests for the objects of a kind.
 func isObjectRequest(gv schema.GroupVersion, plural string) requestMatch {
 	return func(r *http.Request) bool {
 		rest, ok := strings.CutPrefix(r.URL.Path, "/apis/"+gv.String()+"/")
@@ -263,7 +263,7 @@ func isObjectRequest(gv schema.GroupVersion, plural string) requestMatch {
 	}
 }
 
-// isWatch are those of the requests that stay open.
+// isWatch matches requests that stay open.
 func isWatch(of requestMatch) requestMatch {
 	return func(r *http.Request) bool {
 		v := r.URL.Query().Get("watch")
@@ -271,8 +271,8 @@ func isWatch(of requestMatch) requestMatch {
 	}
 }
 
-// tcpProxy carries bytes between a manager and the API server, so that the manager speaks TLS and HTTP/2 with the real
-// one, and can be torn: then it drops every connection, old and new.
+// tcpProxy carries bytes between a manager and the API server, so that the manager speaks TLS and HTTP/2 with the
+// real server. When it is torn, it drops every connection, old and new.
 type tcpProxy struct {
 	s        *apiServer
 	from, to string
@@ -283,7 +283,7 @@ type tcpProxy struct {
 	ends    map[net.Conn]struct{}
 }
 
-// newTCPProxy returns one that is whole, for the rest of the test.
+// newTCPProxy returns a working proxy for the rest of the test.
 func (s *apiServer) newTCPProxy() *tcpProxy {
 	s.t.Helper()
 	to, err := url.Parse(s.cfg.Host)
@@ -322,7 +322,7 @@ func (w *tcpProxy) disconnect() {
 	defer w.mu.Unlock()
 	w.torn = true
 	for end := range w.ends {
-		_ = end.Close() // Its other end may have done so.
+		_ = end.Close() // The other end may have closed it.
 	}
 }
 
@@ -332,7 +332,7 @@ func (w *tcpProxy) reconnect() {
 	w.torn = false
 }
 
-// refusedConnections is how many connections were dropped as soon as they came.
+// refusedConnections returns the number of connections that were dropped as soon as they came.
 func (w *tcpProxy) refusedConnections() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

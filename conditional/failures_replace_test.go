@@ -29,7 +29,7 @@ func failuresOfReplacing() []failureTest {
 	}
 }
 
-// narrow is a schema that keeps nothing but a message, and demands it.
+// narrow is a schema that keeps only a message, and requires it.
 func narrow(def *apiextensionsv1.CustomResourceDefinition) {
 	def.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{
 		Type: "object",
@@ -39,7 +39,7 @@ func narrow(def *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// otherSchema changes it in place, which restarts nothing, and by a new CRD.
+// otherSchema changes the schema in place, which restarts nothing, and by a new CRD.
 func (a *failureEnv) otherSchema() {
 	a.installCRD(a.crd)
 	mgr := a.newManagerFor(a.cfg)
@@ -106,7 +106,7 @@ func (a *failureEnv) otherVersion() {
 	a.expectReconcile(a.seen, "first")
 }
 
-// replacedLate lets the manager hear that a CRD went and came when both is over.
+// replacedLate delivers the events of a CRD that went and came only after both.
 func (a *failureEnv) replacedLate() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())
@@ -155,7 +155,7 @@ func (a *failureEnv) expectOneRestart(g *Group) {
 	}
 }
 
-// unserved keeps what a start has handed out, and reads with it while the objects exist but are not served.
+// unserved keeps the client of a start, and reads with it while the objects exist but are not served.
 func (a *failureEnv) unserved() {
 	v2 := a.kind.GroupKind().WithVersion("v2")
 	a.installCRD(a.crd)
@@ -195,7 +195,7 @@ func (a *failureEnv) unserved() {
 	}
 }
 
-// flapping installs and deletes a CRD as fast as the server does it, for some seconds.
+// flapping installs and deletes a CRD for some seconds, as fast as the server can.
 func (a *failureEnv) flapping() {
 	const flaps = 30
 	mgr := a.newManagerFor(a.cfg)
@@ -226,7 +226,7 @@ func failuresOfInstalling() []failureTest {
 	}
 }
 
-// installedWhileStarting begins each time with a new manager.
+// installedWhileStarting uses a new manager each time.
 func (a *failureEnv) installedWhileStarting() {
 	create := func() {
 		if err := a.newClient().Create(a.t.Context(), a.crd.DeepCopy()); err != nil {
@@ -235,7 +235,7 @@ func (a *failureEnv) installedWhileStarting() {
 	}
 	for name, install := range map[string]func(start func()){
 		"before": func(start func()) { create(); start() },
-		"with": func(start func()) {
+		"together": func(start func()) {
 			var creating sync.WaitGroup
 			defer creating.Wait()
 			creating.Go(create)
@@ -258,14 +258,14 @@ func (a *failureEnv) installedWhileStarting() {
 	}
 }
 
-// installedLater lets the watch of CRDs be renewed, as the API server does every few minutes.
+// installedLater has the watch of CRDs renewed, as the API server does every few minutes.
 func (a *failureEnv) installedLater() {
 	p := a.newProxy(a.cfg)
 	mgr := a.newManagerFor(p.config())
 	g := a.startGroup(a.setUpGroup(mgr), mgr)
 	a.waitForCondition(g, False, "NotServed")
 	for n := range 3 {
-		a.waitForQuiet(p, anyRequest, 500*time.Millisecond) // It costs nothing to wait.
+		a.waitForQuiet(p, anyRequest, 500*time.Millisecond) // Waiting costs nothing.
 		if opened := p.countRequests(isWatch(isCRDRequest)); opened != n+1 {
 			a.t.Errorf("%d watches of CRDs were opened, want %d", opened, n+1)
 		}
@@ -286,7 +286,8 @@ func (a *failureEnv) takenPlural() {
 	a.testTakenName(func(names *apiextensionsv1.CustomResourceDefinitionNames) { names.ShortNames = []string{"widgets"} })
 }
 
-// testTakenName installs a CRD that has a name of the test's own, so that this one is never established before the other is gone.
+// testTakenName installs another CRD with the names of the test's CRD, which is therefore not established before the
+// other is gone.
 func (a *failureEnv) testTakenName(take func(*apiextensionsv1.CustomResourceDefinitionNames)) {
 	other := newCRD(schema.GroupVersionKind{Group: a.kind.Group, Version: "v1", Kind: "Thing"}, "things")
 	take(&other.Spec.Names)

@@ -25,7 +25,7 @@ func failuresOfTheServer() []failureTest {
 		{"20 a server that cannot be reached stops nothing", (*failureEnv).unreachable},
 		{"20 a token that has expired stops nothing", (*failureEnv).expired},
 		{"20 a server that is overloaded stops nothing", (*failureEnv).overloaded},
-		{"20 a watch of CRDs that is too old is begun anew", (*failureEnv).tooOld},
+		{"20 a watch of CRDs that is too old is restarted", (*failureEnv).tooOld},
 		{"21 two servers that disagree stop no running group", (*failureEnv).disagree},
 		{"21 two servers that disagree start a group only once", (*failureEnv).disagreeEarly},
 	}
@@ -48,16 +48,16 @@ func (a *failureEnv) overloaded() {
 	)))
 }
 
-// newRefusal is an outage in which each request meets the fault.
+// newRefusal returns an outage in which the fault answers each request.
 func (a *failureEnv) newRefusal(f requestFault) simulatedOutage {
 	p, before := a.newProxy(a.cfg), 0
 	begin := func() { before = p.countRequests(anyRequest); p.setFault(f); p.cutStreams(anyRequest) }
 	return simulatedOutage{cfg: p.config(), begin: begin, end: p.clearFault, tries: func() int { return p.countRequests(anyRequest) - before }}
 }
 
-// TestAPIServerRestart ends a server of its own, and starts it again.
+// TestAPIServerRestart stops its own server, and starts it again.
 func TestAPIServerRestart(t *testing.T) {
-	s := startAPIServer(t, func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().CertDir = t.TempDir() }) // It stays.
+	s := startAPIServer(t, func(env *envtest.Environment) { env.ControlPlane.GetAPIServer().CertDir = t.TempDir() }) // The folder stays.
 	a, w, server := s.newFailureEnv(t, 0), s.newTCPProxy(), s.env.ControlPlane.APIServer
 	a.installCRD(a.crd)
 	mgr := a.newManagerFor(w.config())
@@ -75,7 +75,7 @@ func TestAPIServerRestart(t *testing.T) {
 	a.waitForPhase(g, Dormant)
 }
 
-// simulatedOutage says how a manager loses the API server, and how often it has tried to reach it since.
+// simulatedOutage describes how a manager loses the API server, and how to count its attempts to reach it.
 type simulatedOutage struct {
 	cfg        *rest.Config
 	begin, end func()
@@ -83,7 +83,7 @@ type simulatedOutage struct {
 }
 
 // testOutage runs a group of widgets and one of things, which are absent. During an outage nothing stops and nothing
-// starts; after it, everything is noticed that happened meanwhile.
+// starts; after it, the group reacts to every change that happened during it.
 func (a *failureEnv) testOutage(o simulatedOutage) {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
 	things := make(chan string, 100)
@@ -118,7 +118,7 @@ func (a *failureEnv) testOutage(o simulatedOutage) {
 	a.waitForPhase(waits, Running)
 }
 
-// tooOld refuses to go on with a watch, as after etcd was compacted: everything has to be listed anew.
+// tooOld refuses to continue a watch, as after a compaction of etcd: everything has to be listed again.
 func (a *failureEnv) tooOld() {
 	p := a.newProxy(a.cfg)
 	a.installCRD(a.crd)
@@ -135,7 +135,8 @@ func (a *failureEnv) tooOld() {
 		p.setFault(onRequests(goOn, answerStatus(410, metav1.StatusReasonExpired)))
 		a.annotateCRD(mark)
 		a.eventually("the watch is refused", func(context.Context) (bool, error) {
-			// Only a watch that has brought something is gone on with. A look may have another cause, so there may be several cuts.
+			// A watch is continued only if it has delivered something. A query may have another cause, so there may
+			// be several cuts.
 			if now := p.countRequests(isDiscovery(a.kind.GroupVersion())); refused() == refusals && now > looks {
 				looks, marks = now, marks+1
 				p.cutStreams(isWatch(isCRDRequest))
@@ -158,7 +159,7 @@ func (a *failureEnv) tooOld() {
 	a.expectReconcile(a.seen, "second")
 }
 
-// laggingDiscovery is the answer of a server that lags behind: two such answers for each other one.
+// laggingDiscovery answers like a server that lags behind: two such answers for each correct one.
 func (a *failureEnv) laggingDiscovery() requestFault {
 	lags := answerStatus(404, metav1.StatusReasonNotFound)
 	return onRequests(isDiscovery(a.kind.GroupVersion()), inTurn(lags, lags, answerNormally))
@@ -191,7 +192,7 @@ func (a *failureEnv) disagreeEarly() {
 	a.expectNoRestart()
 }
 
-// causeLooks changes the CRD again and again, each time until it was looked for.
+// causeLooks changes the CRD repeatedly, each time until discovery was queried.
 func (a *failureEnv) causeLooks(p *faultyProxy) {
 	looks := isDiscovery(a.kind.GroupVersion())
 	for n := range 10 {
@@ -208,12 +209,12 @@ func failuresOfLeading() []failureTest {
 	}
 }
 
-// patientLease keeps its lease however slow the machine is, and gives it back when it ends. hasty loses it soon when the API
-// server does not take it, and then it runs out.
+// patientLease keeps its lease however slow the machine is, and releases it at its end. hasty soon loses it when the
+// API server refuses its writes, and then the lease expires.
 func patientLease() [2]time.Duration { return [2]time.Duration{time.Hour, patience} }
 func hastyLease() [2]time.Duration   { return [2]time.Duration{12 * time.Second, 2 * time.Second} }
 
-// electionCandidate is a manager that waits for the test's lease, with a proxy and a group of its own.
+// electionCandidate is a manager that waits for the test's lease, with its own proxy and group.
 type electionCandidate struct {
 	*faultyProxy
 	mgr  manager.Manager
@@ -221,7 +222,7 @@ type electionCandidate struct {
 	seen chan string
 }
 
-// newCandidate makes one. lasts is how long a lease holds, and how long it tries to renew it.
+// newCandidate returns a candidate. lasts is how long a lease holds, and how long it tries to renew it.
 func (a *failureEnv) newCandidate(lasts [2]time.Duration, setup func(seen chan string) SetupFunc) *electionCandidate {
 	a.t.Helper()
 	c := &electionCandidate{faultyProxy: a.newProxy(a.cfg), seen: make(chan string, 100)}
@@ -266,7 +267,8 @@ func (a *failureEnv) standby() {
 		a.t.Errorf("the standby is not ready: %v", err)
 	}
 	stop()
-	// The reconciler writes to the object, so the old leader may have reconciled it twice before its end; not after it.
+	// The reconciler writes to the object, so the old leader may have reconciled it twice before its end, but not
+	// after it.
 	for len(leader.seen) > 0 {
 		<-leader.seen
 	}
@@ -277,7 +279,7 @@ func (a *failureEnv) standby() {
 	}
 }
 
-// lostLeader takes the lease away from a leader whose group waits for its informer.
+// lostLeader deprives a leader of the lease while its group waits for its informer.
 func (a *failureEnv) lostLeader() {
 	a.installCRD(a.crd)
 	a.createObject("first")
@@ -320,7 +322,7 @@ func (a *failureEnv) unansweredList() requestFault {
 	})
 }
 
-// syncedSetup is a setup function that wants its informer before anything starts.
+// syncedSetup is a setup function that requests its informer before anything starts.
 func (a *failureEnv) syncedSetup(seen chan string) SetupFunc {
 	return func(mgr manager.Manager) error {
 		if _, err := mgr.GetCache().GetInformer(a.t.Context(), newObject(a.kind, "")); err != nil {

@@ -46,7 +46,7 @@ func controlling(kind schema.GroupVersionKind, workers int, reconciler func(mana
 	}
 }
 
-// finalizers lets a hundred objects keep their CRD, long enough for the group to stop wrongly.
+// finalizers has a hundred objects keep their CRD, long enough for a wrong stop of the group.
 func (a *failureEnv) finalizers() {
 	const count = 100
 	a.installCRD(a.crd)
@@ -96,7 +96,7 @@ func (a *failureEnv) finalizers() {
 	}
 }
 
-// deafReconcile lets one reconcile go on while its CRD goes and comes back.
+// deafReconcile has one reconcile continue while its CRD goes and comes back.
 func (a *failureEnv) deafReconcile() {
 	a.installCRD(a.crd)
 	release := make(chan struct{})
@@ -139,7 +139,7 @@ func (a *failureEnv) deafReconcile() {
 	if err := <-late; !errors.Is(err, ErrScopeClosed) {
 		a.t.Errorf("a read of the old worker says %v, want ErrScopeClosed", err)
 	}
-	a.expectReconcile(a.seen, "deaf") // The old one.
+	a.expectReconcile(a.seen, "deaf") // The old reconcile.
 	a.expectReconcile(a.seen, "deaf")
 	a.waitForPhase(g, Running)
 	mu.Lock()
@@ -149,7 +149,7 @@ func (a *failureEnv) deafReconcile() {
 	}
 }
 
-// deletedWhileStarting takes the CRD away while an informer waits for its objects.
+// deletedWhileStarting deletes the CRD while an informer waits for its objects.
 func (a *failureEnv) deletedWhileStarting() {
 	a.installCRD(a.crd)
 	p := a.newProxy(a.cfg)
@@ -203,7 +203,7 @@ func (a *failureEnv) installedWhileDraining() {
 	}
 }
 
-// lateReads stops a group whose kind is still served, so that an informer that came to life again would thrive.
+// lateReads stops a group whose kind is still served, so that a revived informer would work.
 func (a *failureEnv) lateReads() {
 	a.installCRD(a.crd)
 	a.createObject("first")
@@ -215,7 +215,7 @@ func (a *failureEnv) lateReads() {
 		return func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 			a.seen <- req.Name
 			<-ctx.Done()
-			// Even with a context that lives on: a read must neither hang nor bring an informer.
+			// Even with a context that lives on, a read must neither hang nor create an informer.
 			err := mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, newObject(a.kind, ""))
 			other := newObject(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "")
 			late <- mgr.GetCache().Get(context.WithoutCancel(ctx), req.NamespacedName, other)
@@ -257,7 +257,7 @@ func (a *failureEnv) shutdownWhileStarting() {
 	stop := a.startManager(mgr)
 	a.waitForPhase(g, Starting)
 	a.eventually("the objects are asked for", func(context.Context) (bool, error) { return p.countRequests(a.isInformerRequest) > 0, nil })
-	stop() // It fails the test when the manager ends with an error, such as that of its grace period.
+	stop() // It fails the test if the manager ends with an error, such as that of its grace period.
 	a.expectNothingLeft(g, p)
 }
 
@@ -279,7 +279,7 @@ func (a *failureEnv) shutdownWhileBusy() {
 	a.expectNothingLeft(g, p)
 }
 
-// expectNothingLeft fails unless a group whose manager has ended has left nothing.
+// expectNothingLeft expects that a group whose manager has ended has left nothing.
 func (a *failureEnv) expectNothingLeft(g *Group, p *faultyProxy) {
 	a.t.Helper()
 	if phase := g.Status().Phase; phase != Dormant {
@@ -302,20 +302,21 @@ func failuresOfNeighbours() []failureTest {
 	}
 }
 
-// forbiddenKind gives the manager every right but that to one of its kinds.
+// forbiddenKind gives the manager every right except the one to one of its kinds.
 func (a *failureEnv) forbiddenKind() {
 	poor := a.newUser(a.kind.Group, fullRight("apiextensions.k8s.io", "customresourcedefinitions"), fullRight("", "configmaps"), fullRight(a.kind.Group, "things"))
 	a.testBrokenNeighbour(a.newProxy(poor), func() { a.grantRight(a.kind.Group+"-cure", a.kind.Group, fullRight(a.kind.Group, "widgets")) })
 }
 
-// brokenKind lets the server err, as it does when the kind's conversion webhook is down.
+// brokenKind makes the server return errors, as while the kind's conversion webhook is down.
 func (a *failureEnv) brokenKind() {
 	p := a.newProxy(a.cfg)
 	p.setFault(onRequests(a.isInformerRequest, answerStatus(500, "InternalError")))
 	a.testBrokenNeighbour(p, p.clearFault)
 }
 
-// testBrokenNeighbour runs a group of widgets, which cannot sync until the cure, beside a group of things and a plain controller.
+// testBrokenNeighbour runs a group of widgets, which cannot sync until the repair, next to a group of things and a
+// plain controller.
 func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	thing := schema.GroupVersionKind{Group: a.kind.Group, Version: a.kind.Version, Kind: "Thing"}
 	for _, def := range []client.Object{a.crd, newCRD(thing, "things")} {
@@ -324,8 +325,8 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	things, maps := make(chan string, 100), make(chan string, 100)
 	var isCured atomic.Bool
 	mgr := a.newManagerFor(p.config())
-	// Only the failures count here. On a busy machine a test may miss some of the short phases, and must not be held back
-	// for minutes by the restart limit after five starts.
+	// Only the failures count here. On a busy machine a test may miss some of the short phases, and the restart limit
+	// after five starts must not delay it for minutes.
 	sick := a.setUpGroupOf(mgr, Served(a.kind), watchingUntilSyncTimeout(a.kind, a.seen, &isCured),
 		StartBackoff(wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Steps: 100, Cap: time.Second}),
 		RestartLimit(1000, wait.Backoff{Duration: time.Second}))
@@ -336,7 +337,7 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	for n := range 3 {
 		name := fmt.Sprintf("%s-%d", a.kind.Group, n)
 		failed := a.countEntries(Failed)
-		// One snapshot: a moment later the group may be Running once more, which clears its error.
+		// One snapshot: a moment later the group may be Running again, which clears its error.
 		var status GroupStatus
 		a.eventually("the group has failed once more", func(context.Context) (bool, error) {
 			status = sick.Status()
@@ -359,7 +360,8 @@ func (a *failureEnv) testBrokenNeighbour(p *faultyProxy, cure func()) {
 	a.waitForPhase(sick, Running)
 }
 
-// watchingUntilSyncTimeout is watching with a short limit for the sync of what cannot sync, and a generous one afterwards.
+// watchingUntilSyncTimeout is like watching, with a short limit for a sync that cannot succeed, and a generous one
+// afterwards.
 func watchingUntilSyncTimeout(kind schema.GroupVersionKind, seen chan string, isCured *atomic.Bool) SetupFunc {
 	return func(mgr manager.Manager) error {
 		r := &recordingReconciler{client: mgr.GetClient(), kind: kind, seen: seen}
@@ -372,7 +374,7 @@ func watchingUntilSyncTimeout(kind schema.GroupVersionKind, seen chan string, is
 	}
 }
 
-// littleSetup adds nothing at first, then a runnable that is soon done beside a controller.
+// littleSetup adds nothing at first, then a runnable that soon ends, next to a controller.
 func (a *failureEnv) littleSetup() {
 	when := switchedCondition{says: make(chan Status)}
 	done := make(chan struct{}, 1)
@@ -400,7 +402,7 @@ func (a *failureEnv) littleSetup() {
 	}
 }
 
-// badFunction is the condition of one group; another one beside it has to live.
+// badFunction is the condition of one group; another group next to it must keep running.
 func (a *failureEnv) badFunction() {
 	release := make(chan struct{})
 	var calls, blocked atomic.Int32

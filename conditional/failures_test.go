@@ -25,9 +25,9 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// TestFailures shows the rows of the list "What was tried" in docs/manual.md that need a real API server. A name
-// begins with the number of its row. The tests share a server, where each has an API group of its own, and none depends
-// on another: go test -run 'TestFailures/^16_' runs those of one row.
+// TestFailures contains the rows of the table "What was tried" in docs/manual.md that need a real API server. A name
+// begins with the number of its row. The tests share a server, where each has its own API group, and none depends on
+// another: go test -run 'TestFailures/^16_' runs those of one row.
 func TestFailures(t *testing.T) {
 	server := startAPIServer(t)
 	for i, row := range failures() {
@@ -50,7 +50,7 @@ type failureTest struct {
 	run  func(*failureEnv)
 }
 
-// failureEnv is the place of one test: a kind of its own, and its controller.
+// failureEnv is the environment of one test: its own kind, and its controller.
 type failureEnv struct {
 	*apiServer
 	name   string // of the group
@@ -61,7 +61,7 @@ type failureEnv struct {
 	before map[Phase]int
 }
 
-// newFailureEnv makes one; the CRD is not installed.
+// newFailureEnv returns an environment; the CRD is not installed.
 func (s *apiServer) newFailureEnv(t *testing.T, number int) *failureEnv {
 	t.Helper()
 	mine := *s
@@ -75,7 +75,7 @@ func (s *apiServer) newFailureEnv(t *testing.T, number int) *failureEnv {
 	return a
 }
 
-// newCRD is a namespaced CRD of any kind.
+// newCRD returns a namespaced CRD of any kind.
 func newCRD(kind schema.GroupVersionKind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	return testenv.NewCRD(kind, plural, apiextensionsv1.NamespaceScoped)
 }
@@ -124,7 +124,7 @@ func newObject(kind schema.GroupVersionKind, name string) *unstructured.Unstruct
 	return w
 }
 
-// countEntries is how often the group has entered a phase during this test, by its metric.
+// countEntries returns how often the group has entered a phase during this test, by its metric.
 func (a *failureEnv) countEntries(to Phase) int { return a.totalEntries(to) - a.before[to] }
 
 func (a *failureEnv) totalEntries(to Phase) (n int) {
@@ -137,14 +137,15 @@ func (a *failureEnv) totalEntries(to Phase) (n int) {
 	return n
 }
 
-// isInformerRequest picks the requests of informers and clients to the test's kind: all but the probe of its storage.
+// isInformerRequest matches the requests of informers and clients for the test's kind: all but the probe of its
+// storage.
 func (a *failureEnv) isInformerRequest(r *http.Request) bool {
 	kind, q := isObjectRequest(a.kind.GroupVersion(), "widgets"), r.URL.Query()
 	look := isWatch(kind)(r) && q.Get("resourceVersion") == "" && q.Get("sendInitialEvents") == ""
 	return kind(r) && !look
 }
 
-// expectNoRestart fails when the group has left the life of its first start.
+// expectNoRestart expects the group to be in its first activation.
 func (a *failureEnv) expectNoRestart() {
 	a.t.Helper()
 	if starts, stops := a.starts.Load(), a.countEntries(Draining)+a.countEntries(Failed); starts != 1 || stops != 0 {
@@ -152,7 +153,7 @@ func (a *failureEnv) expectNoRestart() {
 	}
 }
 
-// waitForQuiet waits until nothing of that sort was asked for a span.
+// waitForQuiet waits until there was no matching request for a span.
 func (a *failureEnv) waitForQuiet(p *faultyProxy, of requestMatch, span time.Duration) {
 	a.t.Helper()
 	last, since := -1, time.Now()
@@ -164,7 +165,7 @@ func (a *failureEnv) waitForQuiet(p *faultyProxy, of requestMatch, span time.Dur
 	})
 }
 
-// annotateCRD changes a CRD without meaning, so that the detector looks.
+// annotateCRD makes a meaningless change to a CRD, so that the detector queries discovery.
 func (a *failureEnv) annotateCRD(mark string) {
 	a.t.Helper()
 	a.updateCRD(a.crd, func(def *apiextensionsv1.CustomResourceDefinition) { def.Annotations = map[string]string{"mark": mark} })

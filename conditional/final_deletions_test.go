@@ -68,7 +68,7 @@ func (c *cleaner) counts() (created, cleaned int) {
 	return len(c.created), len(c.cleaned)
 }
 
-// fill creates objects, and waits until the controller knows them.
+// fill creates objects, and waits until the controller has seen them.
 func (c *cleaner) fill(s *apiServer, objects int) {
 	s.t.Helper()
 	for i := range objects {
@@ -136,13 +136,13 @@ func TestTheLastDeletionsAreReconciledThoughTheirWatchIsAway(t *testing.T) {
 	s.installCRD(def)
 	p := s.newProxy(s.cfg)
 	mgr := s.newManagerFor(p.config())
-	c := newCleaner(mgr.GetCache()) // A client reads what is unstructured from the server.
+	c := newCleaner(mgr.GetCache()) // The client reads unstructured objects from the server.
 	g, err := NewControllerManagedBy(mgr).For(newWidget()).Named("deletions-unwatched").Build(c)
 	testenv.Must(t, err)
 	defer s.startManager(mgr)()
 	c.fill(s, objects)
 	ofObjects := func(r *http.Request) bool {
-		return strings.HasSuffix(r.URL.Path, "/widgets") && r.URL.Query().Get("fieldSelector") == "" // The detector asks for none.
+		return strings.HasSuffix(r.URL.Path, "/widgets") && r.URL.Query().Get("fieldSelector") == "" // The detector's requests have a field selector.
 	}
 	away := answerStatus(http.StatusServiceUnavailable, "ServiceUnavailable")
 	p.setFault(onRequests(ofObjects, away))
@@ -152,7 +152,7 @@ func TestTheLastDeletionsAreReconciledThoughTheirWatchIsAway(t *testing.T) {
 	s.eventually("the group knows that its kind is gone", func(context.Context) (bool, error) {
 		return g.currentOrders().lastKnown.State == False, nil
 	})
-	p.setFault(away) // What is known of the deletion must not be forgotten while the last events are awaited.
+	p.setFault(away) // The observed deletion must not be forgotten while the last events are awaited.
 	s.waitForPhase(g, Dormant)
 	if _, cleaned := c.counts(); cleaned != objects {
 		t.Errorf("the group is Dormant after %d of %d deletions", cleaned, objects)
@@ -180,7 +180,7 @@ func TestDeletionsThatTakeTooLongAreCountedAndDropped(t *testing.T) {
 	wantNoQueueGauges(t, "deletions-late")
 }
 
-// wantNoQueueGauges looks for a queue that has ended and still seems to be there.
+// wantNoQueueGauges expects no gauges of a queue that has ended.
 func wantNoQueueGauges(t *testing.T, controller string) {
 	t.Helper()
 	for name, value := range seriesOf(t, controller) {

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// GracefulReconciler lets reconciles that are under way at a stop end in peace: their context ends only so long after
-// that of the controller, and their scope with them. Its values and its deadline stay. The grace should be shorter than
-// the group's drain timeout, and than the manager's GracefulShutdownTimeout.
+// GracefulReconciler lets reconciles that are in progress at a stop finish: their context, and their scope, end only
+// when the grace has passed after the end of the controller's context. The values and the deadline of the context are
+// kept. The grace should be shorter than the group's drain timeout, and than the manager's GracefulShutdownTimeout.
 func GracefulReconciler[R comparable](r reconcile.TypedReconciler[R], grace time.Duration) reconcile.TypedReconciler[R] {
 	return &gracefulReconciler[R]{r, grace}
 }
@@ -25,7 +25,7 @@ type gracefulReconciler[R comparable] struct {
 // Reconcile calls the reconciler with a context that outlives ctx by the grace.
 func (g *gracefulReconciler[R]) Reconcile(ctx context.Context, request R) (reconcile.Result, error) {
 	late := context.WithoutCancel(ctx)
-	// WithoutCancel drops the deadline as well, which the controller's ReconciliationTimeout may have set.
+	// WithoutCancel also drops the deadline, which the controller's ReconciliationTimeout may have set.
 	if deadline, ok := ctx.Deadline(); ok {
 		var end context.CancelFunc
 		late, end = context.WithDeadline(late, deadline)

@@ -31,7 +31,7 @@ func TestGracefulReconciler(t *testing.T) {
 		stop     time.Duration // when it is cancelled, 0 for never
 		work     time.Duration // of a reconcile that obeys its context
 		ended    time.Duration // when the reconcile returned
-		cause    error         // of the end of its context, nil when it had not ended
+		cause    error         // why its context ended, nil if it had not ended
 	}{
 		"nothing happens":                    {0, 0, time.Minute, time.Minute, nil},
 		"a stop, and the work is done soon":  {0, time.Second, 5 * time.Second, 5 * time.Second, nil},
@@ -78,7 +78,8 @@ func TestGracefulReconciler(t *testing.T) {
 	}
 }
 
-// TestAStopInPeace stops a group in the middle of a reconcile, which then writes through its scope, and looks at the events of both.
+// TestAStopInPeace stops a group during a reconcile, which then writes through its scope, and checks the order of
+// both.
 func TestAStopInPeace(t *testing.T) {
 	s := startAPIServer(t)
 	entered, proceed := make(chan struct{}, 100), make(chan struct{})

@@ -27,12 +27,12 @@ type Group struct {
 	condition Condition
 	setup     SetupFunc
 	options   groupOptions
-	optional  detect.Interest // the optional kinds, and how any kind may be looked for
+	optional  detect.Interest // the optional kinds, and how to look for any kind
 	host      *groupHost
 	server    *process.SharedState
 	release   func() // frees the name and the server state
 
-	loop         groupLoop                     // of the goroutine that is awake
+	loop         groupLoop                     // used by the goroutine that is awake
 	currentScope atomic.Pointer[scope.Manager] // nil while the group is dormant
 
 	watchesMu sync.Mutex
@@ -42,23 +42,23 @@ type Group struct {
 	mu              sync.Mutex
 	status          GroupStatus
 	orders          groupOrders
-	terminating     map[string]bool     // kinds whose CRD waits for its deletion, and whether that was logged
-	loggedForbidden string              // the right whose absence was logged last
-	changed         chan struct{}       // closed at the next change; nil while nobody waits for it
-	controllers     map[string]struct{} // the names of those that have had a queue
-	isAwake         bool                // a goroutine acts on what has happened
-	hasNews         bool                // something has happened since it looked
-	isEnded         bool                // nothing is left of it
+	terminating     map[string]bool     // kinds whose CRD is being deleted, and whether that was logged
+	loggedForbidden string              // the missing right that was logged last
+	changed         chan struct{}       // closed at the next change; nil without waiters
+	controllers     map[string]struct{} // the names of the controllers that have had a queue
+	isAwake         bool                // a goroutine is handling events
+	hasNews         bool                // an event came since that goroutine last checked
+	isEnded         bool                // the group has been removed
 
 	stopOnTerminating bool
 }
 
-// groupOrders are what a group obeys.
+// groupOrders are the inputs of a group.
 type groupOrders struct {
 	lastKnown Status // last report of the condition that was not Unknown
 	isPaused  bool   // by Stop
 	isRemoved bool   // by Remove
-	restarts  int32  // that were asked for
+	restarts  int32  // number of requested restarts
 }
 
 func (g *Group) currentOrders() groupOrders {
@@ -79,29 +79,31 @@ type GroupStatus struct {
 	Name  string    `json:"name"`
 	Phase Phase     `json:"phase"`
 	Since time.Time `json:"since"` // when the phase began
-	// Reason is what led to the phase: Wanted, Unwanted, Changed, Up, …; it is empty before the first change.
+	// Reason is the fact that led to the phase: Wanted, Unwanted, Changed, Up, …; it is empty before the first
+	// change.
 	Reason string `json:"reason,omitempty"`
-	// HeldUntil is when a start that is wanted now will be allowed by the restart limit; zero when nothing is held back.
+	// HeldUntil is when the restart limit allows the start that is wanted now; zero if no start is held back.
 	HeldUntil time.Time `json:"heldUntil,omitzero"`
-	// Condition is the last report; its zero value means that there was none.
+	// Condition is the last report; its zero value means that there was no report yet.
 	Condition Status `json:"condition"`
-	// Error is why the group failed last; it is empty again when the group runs.
+	// Error is the error of the last failure; it is empty again when the group runs.
 	Error string `json:"error,omitempty"`
 }
 
-// logger is made when there is something to log: a group that sleeps keeps none.
+// logger creates a logger when it is needed: a dormant group keeps none.
 func (g *Group) logger() logr.Logger {
 	return g.mgr.GetLogger().WithName("conditional").WithValues("group", g.options.name)
 }
 
-// Status returns where the group is now.
+// Status returns the current status of the group.
 func (g *Group) Status() GroupStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.status
 }
 
-// show returns the status as the debug page has it, and what the metric shows: the phase, or why the group is dormant.
+// show returns the status for the debug page, and the state for the metric: the phase, or the reason why the group is
+// dormant.
 func (g *Group) show() (page any, state string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -110,13 +112,13 @@ func (g *Group) show() (page any, state string) {
 	return s, g.stateLocked()
 }
 
-// Wait returns nil as soon as the group is in the phase, or the error of ctx. A phase that is left at once may be
-// missed.
+// Wait returns nil as soon as the group is in the phase, or the error of ctx. It may miss a phase that the group
+// leaves at once.
 func (g *Group) Wait(ctx context.Context, phase Phase) error {
 	return g.waitUntil(ctx, "be "+string(phase), func() bool { return g.status.Phase == phase })
 }
 
-// waitUntil waits for what is seen with the lock held.
+// waitUntil waits until holds, which is called with the lock held, returns true.
 func (g *Group) waitUntil(ctx context.Context, what string, holds func() bool) error {
 	for {
 		g.mu.Lock()
@@ -137,7 +139,7 @@ func (g *Group) waitUntil(ctx context.Context, what string, holds func() bool) e
 	}
 }
 
-// ReadyPolicy says when a group counts as ready. It is no string, so that a misspelt one does not compile.
+// ReadyPolicy defines when a group counts as ready. It is not a string, so that a misspelt one does not compile.
 type ReadyPolicy int8
 
 // The policies of Group.Checker.
@@ -169,7 +171,7 @@ func (g *Group) Checker(policy ReadyPolicy) healthz.Checker {
 // reportCondition stores one status of the condition and wakes the loop.
 func (g *Group) reportCondition(s Status) {
 	g.mu.Lock()
-	// A report that repeats the last one must not wake everyone in Wait.
+	// A report that repeats the last one must not wake all callers of Wait.
 	if s != g.status.Condition {
 		g.status.Condition = s
 		g.notifyWaitersLocked()
@@ -191,8 +193,8 @@ func (g *Group) setHeldUntil(until time.Time) {
 	}
 }
 
-// enterPhase publishes a change to waiters, metrics and the log. It returns false if somebody has stopped the group meanwhile that was
-// about to start.
+// enterPhase publishes a change to waiters, metrics and the log. It returns false if the group was about to start and
+// has been stopped in the meantime.
 func (g *Group) enterPhase(to Phase, fact groupFact, err error) (phaseChange, bool) {
 	t, condition, hasChanged := g.setPhase(to, fact, err)
 	if !hasChanged {
@@ -214,7 +216,7 @@ func (g *Group) setPhase(to Phase, fact groupFact, err error) (change phaseChang
 	if to == Starting && (g.orders.isPaused || g.orders.isRemoved) { // Stop may have found it Dormant, and returned.
 		return phaseChange{}, Status{}, false
 	}
-	// Who waits for the phase finds it counted.
+	// A caller of Wait finds the phase counted.
 	g.server.Registry.PhaseChanges.WithLabelValues(g.options.name, string(to), string(fact)).Inc()
 	if to == Stuck {
 		g.server.Registry.OverdueDrains.WithLabelValues(g.options.name).Inc()
@@ -256,8 +258,8 @@ func (g *Group) notifyWaitersLocked() {
 	}
 }
 
-// Stop stops the group, whatever its condition says, and returns when it is Dormant, or with the error of ctx. It stays so until
-// Start.
+// Stop stops the group, regardless of its condition. It returns when the group is Dormant, or with the error of ctx.
+// The group stays stopped until Start.
 func (g *Group) Stop(ctx context.Context) error {
 	g.changeOrders(func(o *groupOrders) { o.isPaused = true })
 	return g.Wait(ctx, Dormant)
@@ -266,11 +268,11 @@ func (g *Group) Stop(ctx context.Context) error {
 // Start lets a group run again after Stop, while its condition holds.
 func (g *Group) Start() { g.changeOrders(func(o *groupOrders) { o.isPaused = false }) }
 
-// Restart stops the group and starts it anew, for example with other CacheOptions. A group that is Dormant stays so.
+// Restart stops the group and starts it again, for example with other CacheOptions. A Dormant group stays dormant.
 func (g *Group) Restart() { g.changeOrders(func(o *groupOrders) { o.restarts++ }) }
 
-// Remove stops the group for ever and takes it out of its manager, with its name and its metrics and those of its controllers. It
-// returns when nothing of it is left, or with the error of ctx.
+// Remove stops the group permanently and removes it from its manager, with its name, its metrics and those of its
+// controllers. It returns when the group has ended, or with the error of ctx.
 func (g *Group) Remove(ctx context.Context) error {
 	g.changeOrders(func(o *groupOrders) { o.isRemoved = true })
 	g.begin(ctx) // If the manager has not started, the group ends before it does anything.
@@ -288,7 +290,7 @@ func (g *Group) noteControllers(names []string) {
 	}
 }
 
-// The reasons of a group's events. They are promises: no release renames one.
+// The reasons of a group's events. They are stable: no release renames one.
 const (
 	ControllerStarted     = "ControllerStarted"     // the group is Running
 	ControllerStopped     = "ControllerStopped"     // a group that was Running has stopped; a Warning when an error was the cause
@@ -298,7 +300,7 @@ const (
 	ControllerTerminating = "ControllerTerminating" // the group's CRD is being deleted and waits for its objects
 )
 
-// maxNote is what the API server takes of an event's note, in bytes.
+// maxNote is the API server's limit for an event's note, in bytes.
 const maxNote = 1024
 
 func (g *Group) recordEvent(eventType, reason, action, note string) {
@@ -316,7 +318,7 @@ type phaseChange struct {
 	at       time.Time
 }
 
-// recordPhaseChange records the event of a change. hasRun says that this activation has been Running.
+// recordPhaseChange records the event of a change. hasRun is true if this activation has been Running.
 func (g *Group) recordPhaseChange(t phaseChange, hasRun bool) {
 	condition := g.Status().Condition
 	switch {
@@ -325,7 +327,7 @@ func (g *Group) recordPhaseChange(t phaseChange, hasRun bool) {
 	case t.to == Stuck:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStuck, "Stop",
 			fmt.Sprintf("something has not returned within %s; nothing starts before it does", g.options.drainTimeout))
-	case t.from == Failed: // The failure had an event of its own.
+	case t.from == Failed: // The failure was recorded by its own event.
 	case t.to == Failed && !hasRun:
 		g.recordEvent(corev1.EventTypeWarning, ControllerStartFailed, "Start", t.err.Error())
 	case (t.to == Dormant || t.to == Failed) && hasRun && t.err != nil:
@@ -341,7 +343,7 @@ func (g *Group) warnDropped(requests int) {
 		fmt.Sprintf("the CRD has gone, and %d requests were not reconciled within %s: a longer DrainTimeout gives them more time", requests, g.options.drainTimeout))
 }
 
-// setTerminating records whether the CRD of a kind waits for its deletion.
+// setTerminating records whether the CRD of a kind is being deleted.
 func (g *Group) setTerminating(kind string, isTerminating bool) {
 	g.mu.Lock()
 	_, was := g.terminating[kind]
@@ -361,7 +363,7 @@ func (g *Group) setTerminating(kind string, isTerminating bool) {
 	}
 }
 
-// warnTerminating logs each CRD that waits for its deletion once, while the group is active.
+// warnTerminating logs each CRD that is being deleted once, while the group is active.
 func (g *Group) warnTerminating() {
 	g.mu.Lock()
 	var kinds []string
@@ -373,9 +375,9 @@ func (g *Group) warnTerminating() {
 	}
 	g.mu.Unlock()
 	slices.Sort(kinds)
-	what := "the controller goes on until the CRD is gone, for its objects may have finalizers"
+	what := "the controller keeps running until the CRD is gone, because objects may have finalizers"
 	if g.stopOnTerminating {
-		what = "the controller stops, as StopOnTerminating says, and leaves its finalizers on"
+		what = "the controller stops because of StopOnTerminating, and leaves its finalizers on objects"
 	}
 	for _, kind := range kinds {
 		g.logger().Info("a CRD is being deleted", "kind", kind, "then", what)

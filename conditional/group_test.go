@@ -32,7 +32,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// fakeManager is as much of a manager as a group needs; it has no network.
+// fakeManager implements the part of a manager that a group needs; it has no network.
 type fakeManager struct {
 	manager.Manager
 	cfg     *rest.Config
@@ -72,7 +72,7 @@ func (o *fakeManager) GetLogger() logr.Logger {
 	}, funcr.Options{})
 }
 
-// AddMetricsServerExtraHandler refuses a path that is taken, as a metrics server does.
+// AddMetricsServerExtraHandler refuses a path that is in use, as a metrics server does.
 func (o *fakeManager) AddMetricsServerExtraHandler(path string, h http.Handler) error {
 	if o.extra[path] != nil {
 		return errors.New("duplicate path " + path)
@@ -97,7 +97,7 @@ func (o *fakeManager) GetScheme() *runtime.Scheme {
 	return o.scheme
 }
 
-// switchedCondition is a condition that says what the test says.
+// switchedCondition is a condition that reports the statuses of the test.
 type switchedCondition struct{ says chan Status }
 
 func (switchedCondition) String() string { return "switched" }
@@ -138,7 +138,7 @@ func runGroup(t *testing.T, setup SetupFunc, test func(r *groupEnv), opts ...Opt
 	})
 }
 
-// report reports a status, and lets everything happen that follows at once.
+// report reports a status, and lets its immediate effects happen.
 func (r *groupEnv) report(state State, identity string) {
 	r.when.says <- Status{State: state, Identity: identity}
 	synctest.Wait()
@@ -184,15 +184,15 @@ func TestGroupFollowsItsCondition(t *testing.T) {
 			ends     int32
 			resolved bool
 		}{
-			{"nothing is known", func() { r.report(Unknown, "") }, Dormant, 0, 0, false},
+			{"an unknown condition", func() { r.report(Unknown, "") }, Dormant, 0, 0, false},
 			{"true, but another replica leads", func() { r.report(True, "a") }, Dormant, 0, 0, true},
 			{"elected", r.elect, Running, 1, 0, true},
-			{"unknown keeps it", func() { r.report(Unknown, "") }, Running, 1, 0, true},
-			{"the same again", func() { r.report(True, "a") }, Running, 1, 0, true},
-			{"another identity restarts it", func() { r.report(True, "b") }, Running, 2, 1, true},
-			{"false stops it", func() { r.report(False, "") }, Dormant, 2, 2, true},
-			{"unknown keeps it stopped", func() { r.report(Unknown, "") }, Dormant, 2, 2, true},
-			{"true starts it again", func() { r.report(True, "b") }, Running, 3, 2, true},
+			{"unknown keeps the group running", func() { r.report(Unknown, "") }, Running, 1, 0, true},
+			{"a repeated report", func() { r.report(True, "a") }, Running, 1, 0, true},
+			{"a new identity restarts the group", func() { r.report(True, "b") }, Running, 2, 1, true},
+			{"false stops the group", func() { r.report(False, "") }, Dormant, 2, 2, true},
+			{"unknown keeps the group stopped", func() { r.report(Unknown, "") }, Dormant, 2, 2, true},
+			{"true starts the group again", func() { r.report(True, "b") }, Running, 3, 2, true},
 		}
 		for _, s := range steps {
 			s.do()
@@ -210,7 +210,8 @@ func TestGroupFollowsItsCondition(t *testing.T) {
 	}
 }
 
-// TestAStopIsNotOvertakenByAStart has the loop see that the group is wanted just before Stop finds it Dormant, and returns.
+// TestAStopIsNotOvertakenByAStart has the loop see that the group is wanted just before Stop finds it Dormant and
+// returns.
 func TestAStopIsNotOvertakenByAStart(t *testing.T) {
 	var starts, ends atomic.Int32
 	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
@@ -342,13 +343,13 @@ func TestDesiresThatChangeUnderWay(t *testing.T) {
 		"a start during Draining waits for the end": {
 			false, true, func(r *groupEnv) { r.report(True, "a"); r.report(False, ""); r.report(True, "b") }, Draining, Running, 2,
 		},
-		"a start and a stop during Draining are none": {
+		"a start and a stop during Draining cancel out": {
 			false, true, func(r *groupEnv) { r.report(True, "a"); r.report(False, ""); r.report(True, "b"); r.report(False, "") }, Draining, Dormant, 1,
 		},
 		"a stop during Starting starts no runnable": {
 			true, false, func(r *groupEnv) { r.report(True, "a"); r.report(False, "") }, Draining, Dormant, 0,
 		},
-		"another identity during Starting begins anew": {
+		"another identity during Starting restarts": {
 			true, false, func(r *groupEnv) { r.report(True, "a"); r.report(True, "b") }, Draining, Running, 1,
 		},
 		"the leader is lost during Starting": {

@@ -19,28 +19,29 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// groupHost is the one runnable of a manager that runs all its groups. A group has no goroutine while nothing happens to it.
+// groupHost is the one runnable of a manager that runs all its groups. A group has no goroutine while no event
+// concerns it.
 type groupHost struct {
 	registry *process.Registry
 	elected  <-chan struct{}
 	running  sync.WaitGroup // of the groups
 
 	mu     sync.Mutex
-	ctx    context.Context // of the manager, nil before it starts
+	ctx    context.Context // of the manager; nil before it starts
 	isOver bool
 	groups map[*Group]struct{}
 	errs   []error
 }
 
-// hostOf returns the host of a manager, which the first group of the manager adds to it.
+// hostOf returns the host of a manager; the first group of the manager adds the host to it.
 func hostOf(mgr manager.Manager, all *process.Registry) (*groupHost, error) {
 	elected := mgr.Elected()
 	made := &groupHost{registry: all, elected: elected, groups: map[*Group]struct{}{}}
 	return process.HostOf(all, elected, made, func() error { return made.addTo(mgr) })
 }
 
-// addTo adds the host, with the page of all its groups and the aggregates of what scopes add later. A manager takes those
-// until it starts only.
+// addTo adds the host, with the page of all its groups and with checks that cover those of later scopes. A manager
+// accepts checks only until it starts.
 func (h *groupHost) addTo(mgr manager.Manager) error {
 	if managercache.FromCache(mgr.GetCache()) == nil {
 		mgr.GetLogger().WithName("conditional").Info("groups do not inherit the Cache and Client options of their manager (namespaces, selectors, ByObject, DisableFor): " +
@@ -57,10 +58,10 @@ func (h *groupHost) addTo(mgr manager.Manager) error {
 	)
 }
 
-// NeedLeaderElection is false: every replica detects, only the leader activates.
+// NeedLeaderElection is false: every replica observes conditions, only the leader starts groups.
 func (h *groupHost) NeedLeaderElection() bool { return false }
 
-// Start runs the groups until ctx ends and all of them have.
+// Start runs the groups until ctx ends and all groups have ended.
 func (h *groupHost) Start(ctx context.Context) error {
 	h.mu.Lock()
 	h.ctx = ctx
@@ -95,7 +96,7 @@ func (h *groupHost) members() []*Group {
 	return slices.Collect(maps.Keys(h.groups))
 }
 
-// join adds a group, which begins at once if the manager runs.
+// join adds a group, which begins at once if the manager is running.
 func (h *groupHost) join(g *Group) error {
 	h.mu.Lock()
 	if h.isOver {
@@ -112,7 +113,7 @@ func (h *groupHost) join(g *Group) error {
 	return nil
 }
 
-// leave takes out a group that has ended.
+// leave removes a group that has ended.
 func (h *groupHost) leave(g *Group, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +137,7 @@ func (h *groupHost) isLeader() bool {
 	}
 }
 
-// checkScopes returns a check that asks the scopes of all groups.
+// checkScopes returns a check that runs the checks of all scopes.
 func (h *groupHost) checkScopes(checksOf func(*scope.Manager) map[string]healthz.Checker) healthz.Checker {
 	return func(r *http.Request) error {
 		var errs []error

@@ -17,7 +17,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// begin lets the group act; the host calls it once.
+// begin starts the group; the host calls it once.
 func (g *Group) begin(ctx context.Context) {
 	g.mu.Lock()
 	if g.loop.group != nil {
@@ -31,7 +31,8 @@ func (g *Group) begin(ctx context.Context) {
 	go g.act()
 }
 
-// wake lets a goroutine act on what has happened. It does not wait, and may be called with any lock held but the group's.
+// wake starts a goroutine that handles events, unless one is running. It does not wait, and may be called with any
+// lock held except the group's.
 func (g *Group) wake() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -63,11 +64,11 @@ func (g *Group) act() {
 	}
 }
 
-// end takes the group out of its process and its manager.
+// end removes the group from its process and its manager.
 func (g *Group) end() {
 	var err error
 	if g.loop.activation != nil {
-		err = fmt.Errorf("group %s: something has not returned within %s: let runnables end with their context", g.options.name, g.options.drainTimeout)
+		err = fmt.Errorf("group %s: a runnable has not returned within %s: let runnables end with their context", g.options.name, g.options.drainTimeout)
 	}
 	g.loop.stopObserving()
 	g.release()
@@ -85,24 +86,25 @@ func (g *Group) end() {
 	g.host.leave(g, err)
 }
 
-// groupLoop owns the state machine of one group; only the goroutine that is awake touches it.
+// groupLoop owns the state machine of one group; only the goroutine that is awake uses it.
 type groupLoop struct {
 	ctx          context.Context
 	group        *Group
 	activation   *activation   // nil while the group is dormant or failed
 	identity     string        // of the last activation
-	backoff      *wait.Backoff // between starts that fail; nil when it begins anew
+	backoff      *wait.Backoff // between failed starts; nil when it begins again
 	limiter      *startLimiter // nil before the first start
 	timer        *phaseTimer   // nil before the first
-	restarts     int32         // that were asked for before the last activation
+	restarts     int32         // requested before the last activation
 	isStopping   bool
-	kinds        []*kindObserver // the condition's, unless that needs a goroutine, and the optional ones
-	stopObserver func()          // of a condition that needs a goroutine; nil without
+	kinds        []*kindObserver // those of the condition, unless it needs a goroutine, and of the optional kinds
+	stopObserver func()          // for a condition that needs a goroutine; nil otherwise
 }
 
 func (l *groupLoop) step() {
 	for more := true; more; {
-		// This comes before the events of an activation that ends with ctx: otherwise Ended could start the next one.
+		// Check this before the events of an activation that ends with ctx: otherwise Ended could start the next
+		// activation.
 		l.isStopping = l.ctx.Err() != nil || l.group.currentOrders().isRemoved
 		for _, o := range l.kinds {
 			o.takeVerdicts(l.ctx)
@@ -121,7 +123,8 @@ func (l *groupLoop) step() {
 	}
 }
 
-// isOver reports whether the group has ended. With its manager it ends even if something never returns.
+// isOver reports whether the group has ended. If its manager ends, the group ends even while a runnable never
+// returns.
 func (l *groupLoop) isOver() bool {
 	return l.isStopping && (l.activation == nil || l.ctx.Err() != nil && l.group.Status().Phase == Stuck)
 }
@@ -149,7 +152,7 @@ func (l *groupLoop) desiredFact() groupFact {
 	return factWanted
 }
 
-// handleEvent applies an event of the activation, which is over with the last of them.
+// handleEvent applies an event of the activation, which ends with its last event.
 func (l *groupLoop) handleEvent(ctx context.Context, n activationEvent) {
 	over := n.fact == factEnded || n.fact == factErred
 	if over {
@@ -184,7 +187,7 @@ func (l *groupLoop) applyFact(ctx context.Context, f groupFact, err error) bool 
 	return true
 }
 
-// isHeldBack reports whether the restart limit forbids a start now, and sets the timer to when it no longer does.
+// isHeldBack reports whether the restart limit forbids a start now, and sets the timer for the end of that pause.
 func (l *groupLoop) isHeldBack() bool {
 	if l.limiter == nil {
 		return false
@@ -196,7 +199,7 @@ func (l *groupLoop) isHeldBack() bool {
 	}
 	l.setTimer(factRetry, pause)
 	l.group.setHeldUntil(until)
-	// The loop comes here at every wake-up, and one line for each pause is enough.
+	// The loop runs this for every event, and one log line for each pause is enough.
 	if until != l.limiter.logged {
 		l.limiter.logged = until
 		l.group.logger().Info("the restart limit holds the next start back", "until", until)
@@ -219,7 +222,7 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 	case actionSeal:
 		l.activation.closeScope()
 	case actionBackOff:
-		// A start that has lasted longer than the longest pause is not the same failure once more.
+		// A start that has lasted longer than the longest pause is not a repetition of the same failure.
 		if now.Sub(l.activation.startingAt) > l.group.options.startBackoff.Cap {
 			l.backoff = nil
 		}
@@ -233,8 +236,8 @@ func (l *groupLoop) performAction(ctx context.Context, f groupFact, do groupActi
 	}
 }
 
-// endActivation asks the activation to end. When its CRD has gone, its controllers first reconcile what that has left in their
-// queues; the drain timeout holds for that, and again for what must return afterwards.
+// endActivation asks the activation to end. If its CRD has gone, its controllers first reconcile the last deletions
+// in their queues. The drain timeout applies to that, and then again to the return of the runnables.
 func (l *groupLoop) endActivation(f groupFact) {
 	limit := l.group.options.drainTimeout
 	live := l.group.currentScope.Load()
@@ -266,10 +269,10 @@ func (l *groupLoop) recordDurations(t phaseChange) {
 	}
 }
 
-// phaseTimer wakes a group for the drain timeout, the back-off or the restart limit, which never overlap.
+// phaseTimer wakes a group for the drain timeout, the back-off or the restart limit; these never overlap.
 type phaseTimer struct {
 	*time.Timer
-	fact groupFact // what applies then
+	fact groupFact // the fact to apply
 	due  time.Time // zero when nothing is due
 }
 
@@ -288,12 +291,13 @@ func (l *groupLoop) stopTimer() {
 	}
 }
 
-// observe follows the condition. One on kinds alone wakes the group when a verdict changes; any other has a goroutine.
+// observe follows the condition. A condition on kinds alone wakes the group when a verdict changes; any other
+// condition has a goroutine.
 func (l *groupLoop) observe() {
 	g := l.group
 	src := g.sources()
 	if len(g.optional.Kinds) > 0 && src.managerCache != nil {
-		// A scope follows them only while it lives; the manager's cache is to know of them all the time.
+		// A scope follows these kinds only while it lives; the manager's cache must know them all the time.
 		quiet := src
 		quiet.onTerminating = nil
 		l.kinds = append(l.kinds, newKindObserver(quiet, g.server, g.optional.Kinds, func([]detect.Verdict) {}, g.wake))
@@ -301,7 +305,7 @@ func (l *groupLoop) observe() {
 	if c, ok := g.condition.(kindsCondition); ok {
 		if kinds, err := c.resolveKinds(src.Scheme); err == nil {
 			judge := c.judge
-			g.condition = nil // It is not asked again.
+			g.condition = nil // It is not used again.
 			l.kinds = append(l.kinds, newKindObserver(src, g.server, kinds, func(verdicts []detect.Verdict) { g.reportCondition(judge(kinds, verdicts)) }, g.wake))
 			return
 		}
@@ -315,7 +319,7 @@ func (l *groupLoop) observe() {
 	l.stopObserver = func() { cancel(); running.Wait() }
 }
 
-// stopObserving returns when nothing observes any more.
+// stopObserving returns when all observations have ended.
 func (l *groupLoop) stopObserving() {
 	for _, o := range l.kinds {
 		o.cancel()
@@ -325,19 +329,19 @@ func (l *groupLoop) stopObserving() {
 	}
 }
 
-// slowStart is how long a start occupies a slot of the starts in progress. A start that hangs, because setup blocks or a
-// kind cannot sync, must not keep other groups from starting; each one that gives its slot up allows one LIST more.
+// slowStart is how long a start occupies a start slot. A start that hangs, because setup blocks or a kind cannot
+// sync, must not prevent other groups from starting. Each start that gives up its slot allows one more LIST.
 const slowStart = 5 * time.Second
 
-// activation is one run of a group: a scope, and what setup added to it.
+// activation is one run of a group: a scope, and the runnables that setup added to it.
 type activation struct {
 	group      *Group
 	cancel     context.CancelFunc   // asks the runnables to return
-	closeScope func()               // closes the scope, also under runnables that have not returned
+	closeScope func()               // closes the scope, even while runnables have not returned
 	events     chan activationEvent // buffered for all events of an activation, so that sending never blocks
 
 	// The times are used by the goroutine of groupLoop only.
-	startingAt, runningAt, drainingAt time.Time // when it became Starting, Running and Draining; zero when it has not
+	startingAt, runningAt, drainingAt time.Time // when it became Starting, Running and Draining; zero if it has not
 }
 
 type activationEvent struct {
@@ -345,7 +349,7 @@ type activationEvent struct {
 	err  error
 }
 
-// eventChannel returns nil, on which a select waits for ever, when there is no activation.
+// eventChannel returns nil, on which a select waits forever, when there is no activation.
 func (l *activation) eventChannel() <-chan activationEvent {
 	if l == nil {
 		return nil
@@ -376,7 +380,8 @@ func startActivation(ctx context.Context, g *Group, at time.Time) *activation {
 	return l
 }
 
-// runScope occupies a start slot of the API server until the runnables have been started. What happens later needs no goroutine.
+// runScope occupies a start slot of the API server until the runnables have been started. No goroutine is needed
+// after that.
 func (l *activation) runScope(ctx context.Context, g *Group, s *scope.Manager) {
 	ended := func(err error) {
 		s.End()
@@ -418,7 +423,7 @@ func (g *Group) callSetup(s *scope.Manager) (err error) {
 	return nil
 }
 
-// acquireStartSlot waits until fewer starts than the limit are in progress; ok is false when ctx ended before.
+// acquireStartSlot waits until fewer starts than the limit are in progress; ok is false if ctx ended first.
 func (g *Group) acquireStartSlot(ctx context.Context) (done func(), ok bool) {
 	select {
 	case g.server.StartSlots <- struct{}{}:
@@ -431,15 +436,15 @@ func (g *Group) acquireStartSlot(ctx context.Context) (done func(), ok bool) {
 	return func() { slow.Stop(); free() }, true
 }
 
-// forgetStartsAfter is how long something runs until its former starts no longer count.
+// forgetStartsAfter is how long a group must run until its former starts no longer count.
 const forgetStartsAfter = 10 * time.Minute
 
-// startLimiter lets a burst of starts through at once; after it a pause follows each start, as long as the next step of the
-// back-off, until something has run for long enough. golang.org/x/time/rate has no pauses that grow.
+// startLimiter allows a burst of starts at once. After the burst, a pause follows each start, as long as the next
+// step of the back-off, until a run has been long enough. golang.org/x/time/rate does not support growing pauses.
 type startLimiter struct {
 	burst  int
 	first  wait.Backoff
-	pause  wait.Backoff // what is left of first
+	pause  wait.Backoff // the remainder of first
 	starts int
 	next   time.Time // when the next start may be
 	logged time.Time // the end of the pause that was logged last

@@ -26,7 +26,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// managerWith returns a manager without servers that groups inherit options from.
+// managerWith returns a manager without servers from which groups inherit options.
 func (s *apiServer) managerWith(cfg *rest.Config, o ctrl.Options) manager.Manager {
 	s.t.Helper()
 	return s.newManagerFor(cfg, func(base *ctrl.Options) {
@@ -47,7 +47,7 @@ func (s *apiServer) namespace(name string) {
 	testenv.Must(s.t, s.newClient().Create(s.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
-// label creates a Widget with the label that selectors of these tests want.
+// label creates a Widget with the label that the selectors of these tests match.
 func (s *apiServer) label(namespace, name string) {
 	s.t.Helper()
 	w := newWidget()
@@ -57,7 +57,7 @@ func (s *apiServer) label(namespace, name string) {
 	s.createSoon(w)
 }
 
-// all returns a reconciler's setup that sends the name of every object that there is an event of, seen or not.
+// all returns a setup function whose reconciler sends the name of every object with an event.
 func all(kind client.Object, seen chan<- string) SetupFunc {
 	return func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).For(kind).Named("all").Complete(reconcile.Func(
@@ -146,7 +146,7 @@ func containsAll(got map[string]bool, want []string) bool {
 	return true
 }
 
-// TestAKindLeftOutIsRefusedOutside: watching it without its selector would be worse.
+// TestAKindLeftOutIsRefusedOutside expects a refusal: watching the kind without its selector would be worse.
 func TestAKindLeftOutIsRefusedOutside(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.managerWith(s.cfg, ctrl.Options{Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
@@ -163,7 +163,7 @@ func TestAKindLeftOutIsRefusedOutside(t *testing.T) {
 	}
 }
 
-// TestTheOuterClientFollowsAKindThatMoves is the trap of a client that was taken before the setup function runs.
+// TestTheOuterClientFollowsAKindThatMoves covers the pitfall of a client that was taken before the setup function runs.
 func TestTheOuterClientFollowsAKindThatMoves(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.managerWith(s.cfg, ctrl.Options{Client: client.Options{Cache: &client.CacheOptions{Unstructured: true}}})
@@ -200,8 +200,8 @@ func TestTheOuterClientFollowsAKindThatMoves(t *testing.T) {
 	}
 }
 
-// readYourWritesReconciler is a reconciler that writes and reads at once, many times, and counts what it found; then it does so again
-// when its group drains.
+// readYourWritesReconciler writes and reads at once, many times, and counts the results; it does so again when its
+// group drains.
 type readYourWritesReconciler struct {
 	client   client.Client
 	told     chan error

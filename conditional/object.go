@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Object holds while the object of that name exists and f returns true for it, for example for an annotation or a
-// ConfigMap's entry. The type of obj says what is watched, as in a client's Get; f gets a copy of its own. It needs
-// the right to list and watch that one object.
+// Object holds while the object of that name exists and f returns true for it, for example because of an annotation
+// or an entry of a ConfigMap. The type of obj defines the kind to watch, as in a client's Get. f receives its own
+// copy of the object. Object needs the right to list and watch that one object.
 func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool) Condition {
 	o := observedObject{like: obj, key: key, holds: f}
 	return builtinCondition{
@@ -35,7 +35,7 @@ func Object(obj client.Object, key client.ObjectKey, f func(client.Object) bool)
 		observeFunc: func(ctx context.Context, src Sources, report func(Status)) error {
 			pause := defaultBackoff()
 			pause.Cap = 30 * time.Second
-			// Each failure is followed by another try with a new cache: the kind may have got another scope or plural.
+			// Each failure is followed by a try with a new cache: the kind may have another scope or plural now.
 			observeWithBackoff(ctx, builtinCondition{name: key.String(), observeFunc: o.observe}, src, pause, report)
 			return nil
 		},
@@ -53,12 +53,12 @@ func (o observedObject) observe(ctx context.Context, src Sources, report func(St
 	ctx, fail := context.WithCancelCause(ctx)
 	selector := fields.Set{metav1.ObjectNameField: o.key.Name}
 	if o.key.Namespace != "" {
-		selector["metadata.namespace"] = o.key.Namespace // controller-runtime then asks for no more than this namespace.
+		selector["metadata.namespace"] = o.key.Namespace // controller-runtime then lists and watches only this namespace.
 	}
 	objects, err := cache.New(src.Config, cache.Options{
 		HTTPClient: src.HTTPClient, Scheme: src.Scheme, DefaultFieldSelector: selector.AsSelector(),
 		DefaultWatchErrorHandler: func(_ context.Context, _ *toolscache.Reflector, err error) {
-			// The reflector goes on by itself after these: a server ends a watch every few minutes.
+			// The reflector itself recovers from these errors: a server ends a watch every few minutes.
 			if !errors.Is(err, io.EOF) && !k8serrors.IsResourceExpired(err) && !k8serrors.IsGone(err) {
 				fail(fmt.Errorf("list and watch: %w", err))
 			}
@@ -71,12 +71,12 @@ func (o observedObject) observe(ctx context.Context, src Sources, report func(St
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer fail(nil)
-	running.Go(func() { _ = objects.Start(ctx) }) // It fails only when it is called twice.
+	running.Go(func() { _ = objects.Start(ctx) }) // It fails only if it is called twice.
 	informer, err := objects.GetInformer(ctx, o.like, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("start an informer: %w", err)
 	}
-	latest := make(chan client.Object, 1) // The handler only leaves the object: the question may panic.
+	latest := make(chan client.Object, 1) // The handler only stores the object, because f may panic.
 	leave := func(obj any) {
 		select {
 		case <-latest:
@@ -108,7 +108,7 @@ func (o observedObject) observe(ctx context.Context, src Sources, report func(St
 	}
 }
 
-// judge answers the question for a copy of the object, which other parts of the cache share; nil is absent.
+// judge calls f with a copy of the object, which the cache shares with other readers; nil means absent.
 func (o observedObject) judge(obj client.Object) Status {
 	if obj == nil {
 		return Status{State: False, Reason: "NotFound", Message: "the object does not exist"}

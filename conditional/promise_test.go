@@ -34,11 +34,12 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// What follows is what a reader of the first diff may expect of it.
+// The promises to a reader of the first diff follow.
 
 const ownerField = ".metadata.controller"
 
-// indexingReconciler has the shape of the CronJob tutorial: it indexes a built-in kind before it builds, and lists by the index.
+// indexingReconciler has the shape of the CronJob tutorial: it indexes a built-in kind before it builds, and lists by
+// the index.
 type indexingReconciler struct {
 	client.Client
 	listed chan error
@@ -104,12 +105,12 @@ func TestAnIndexBeforeTheBuilderIsThereInEveryLife(t *testing.T) {
 			}
 			var all corev1.ConfigMapList
 			byField := client.MatchingFields{ownerField: "first"}
-			testenv.Must(t, mgr.GetClient().List(t.Context(), &all, byField)) // The manager's own reads have it, too.
+			testenv.Must(t, mgr.GetClient().List(t.Context(), &all, byField)) // The manager's own reads use the index, too.
 		})
 	}
 }
 
-// Base is what the reconcilers of a project have in common.
+// Base is the common part of the reconcilers of a project.
 type Base struct{ client.Client }
 
 type pointerReconciler struct {
@@ -133,14 +134,14 @@ type funcReconciler struct {
 	Get func(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error
 }
 
-// tracedReconciler is a wrapper that keeps the reconciler to itself.
+// tracedReconciler is a wrapper with an unexported reconciler.
 type tracedReconciler struct{ inner reconcile.Reconciler }
 
 func (r tracedReconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	return r.inner.Reconcile(ctx, req)
 }
 
-// openReconciler is a wrapper that does not.
+// openReconciler is a wrapper with an exported one.
 type openReconciler struct{ reconcile.Reconciler }
 
 func TestClientsInEveryShapeAreReplacedOrRefused(t *testing.T) {
@@ -153,19 +154,19 @@ func TestClientsInEveryShapeAreReplacedOrRefused(t *testing.T) {
 		now  func() client.Client // which has to be that of the scope
 		want string               // or the error
 	}{
-		"an embedded client":               {r: inner, now: func() client.Client { return inner.Client }},
-		"behind a wrapper":                 {r: openReconciler{inner}, now: func() client.Client { return inner.Client }},
-		"behind GracefulReconciler":        {r: GracefulReconciler(reconcile.Reconciler(inner), time.Second), now: func() client.Client { return inner.Client }},
-		"behind a wrapper that hides it":   {r: tracedReconciler{inner}, want: "tracedReconciler.inner.Client"},
-		"a wrapper with a field owner":     {r: &widgetReconciler{Client: client.WithFieldOwner(c, "me")}, want: "Client.c"},
-		"a wrapper with a namespace":       {r: &widgetReconciler{Client: client.NewNamespacedClient(c, "one")}, want: "Client.client"},
-		"in a map":                         {r: &mapReconciler{none, map[string]client.Client{"one": c}}, want: "Clients[one]"},
-		"a function that returns it":       {r: &funcReconciler{Reconciler: none, New: func() client.Client { return c }}, want: "reconciler.New"},
-		"a method of the manager":          {r: &funcReconciler{Reconciler: none, New: outer.GetClient}, want: "funcReconciler.New"},
-		"a method of the client":           {r: &funcReconciler{Reconciler: none, Get: c.Get}, want: "funcReconciler.Get"},
-		"through reconcile.AsReconciler":   {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
-		"a client of one's own, wrapped":   {r: &widgetReconciler{Client: client.WithFieldOwner(scoped.GetClient(), "me")}},
-		"a client with the manager's HTTP": {r: &widgetReconciler{Client: direct(t, outer)}},
+		"an embedded client":                   {r: inner, now: func() client.Client { return inner.Client }},
+		"behind a wrapper":                     {r: openReconciler{inner}, now: func() client.Client { return inner.Client }},
+		"behind GracefulReconciler":            {r: GracefulReconciler(reconcile.Reconciler(inner), time.Second), now: func() client.Client { return inner.Client }},
+		"behind a wrapper that hides a client": {r: tracedReconciler{inner}, want: "tracedReconciler.inner.Client"},
+		"a wrapper with a field owner":         {r: &widgetReconciler{Client: client.WithFieldOwner(c, "me")}, want: "Client.c"},
+		"a wrapper with a namespace":           {r: &widgetReconciler{Client: client.NewNamespacedClient(c, "one")}, want: "Client.client"},
+		"a client in a map":                    {r: &mapReconciler{none, map[string]client.Client{"one": c}}, want: "Clients[one]"},
+		"a function that returns a client":     {r: &funcReconciler{Reconciler: none, New: func() client.Client { return c }}, want: "reconciler.New"},
+		"a method of the manager":              {r: &funcReconciler{Reconciler: none, New: outer.GetClient}, want: "funcReconciler.New"},
+		"a method of the client":               {r: &funcReconciler{Reconciler: none, Get: c.Get}, want: "funcReconciler.Get"},
+		"through reconcile.AsReconciler":       {r: reconcile.AsReconciler[*Widget](c, nil), want: "the manager's"},
+		"a client of one's own, wrapped":       {r: &widgetReconciler{Client: client.WithFieldOwner(scoped.GetClient(), "me")}},
+		"a client with the manager's HTTP":     {r: &widgetReconciler{Client: direct(t, outer)}},
 	}
 	pointer := &pointerReconciler{&Base{c}, none}
 	slice := &sliceReconciler{none, []client.Client{c}}
@@ -206,7 +207,7 @@ func direct(t *testing.T, mgr manager.Manager) client.Client {
 	return c
 }
 
-// With ManagerOptions the reads of a closure, which the builder cannot look into, are answered by the scope.
+// With ManagerOptions, the scope answers the reads of a closure, which the builder cannot inspect.
 func TestAClosureReadsFromItsScope(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
@@ -292,8 +293,8 @@ func panics(f func()) (did bool) {
 	return false
 }
 
-// TestForTakesTheOptionsOfTheProposal is the proposal's builder: an option of For turns the condition on, another one sets how
-// often discovery is asked; and its predicates stay.
+// TestForTakesTheOptionsOfTheProposal is the proposal's builder: one option of For enables the condition, another one
+// sets how often discovery is queried, and its predicates stay.
 func TestForTakesTheOptionsOfTheProposal(t *testing.T) {
 	mgr := offline(t)
 	var passed []builder.ForOption
@@ -334,7 +335,8 @@ func TestOneLineSaysWhatIsNotInherited(t *testing.T) {
 	}
 }
 
-// TestAMissingCRDOutlastsTheSyncTimeout is the first acceptance criterion, beyond the time-out that ends a plain manager.
+// TestAMissingCRDOutlastsTheSyncTimeout is the first acceptance criterion, beyond the timeout that ends a plain
+// manager.
 func TestAMissingCRDOutlastsTheSyncTimeout(t *testing.T) {
 	const timeout = time.Second
 	for name, setup := range map[string]func(*widgetReconciler, manager.Manager) error{
@@ -410,7 +412,7 @@ func isReady(ctx context.Context, address string) (bool, error) {
 	return answer.StatusCode == http.StatusOK, errors.Join(answer.Body.Close())
 }
 
-// TestHandlersInOtherCachesGoWithTheStop puts handlers into another cluster's cache and into that of the outer manager.
+// TestHandlersInOtherCachesGoWithTheStop adds handlers to another cluster's cache and to that of the outer manager.
 func TestHandlersInOtherCachesGoWithTheStop(t *testing.T) {
 	s := startAPIServer(t)
 	mgr := s.newManagerFor(s.cfg, func(o *ctrl.Options) { *o = ManagerOptions(*o) })
@@ -439,7 +441,7 @@ func TestHandlersInOtherCachesGoWithTheStop(t *testing.T) {
 		run <- false
 		s.waitForPhase(g, Dormant)
 	}
-	for range 3 { // What is shared is there then.
+	for range 3 { // Shared resources exist after the first start.
 		cycle()
 	}
 	before := runtime.NumGoroutine()

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// clientFields are the places of a reconciler that hold a part of a manager. A reconciler that was made with the client of
-// the outer manager must read from the cache whose events it gets, which is that of the present scope; otherwise it misses
-// objects that the other cache has not seen yet.
+// clientFields are the places in a reconciler that hold a part of a manager, such as its client. A reconciler receives
+// the events of the current scope's cache, and must read from the same cache. The client of the outer manager reads from
+// another cache, which may not contain the object of an event yet.
 type clientFields []clientField
 
 type clientField struct {
@@ -28,8 +28,9 @@ type clientField struct {
 	take  func(manager.Manager) any
 }
 
-// managerParts are the parts of a manager that a scope has of its own. Those that come last matter only where they can be
-// replaced: a client that controller-runtime has made with them keeps them, and reads nothing from a cache.
+// managerParts returns the parts of a manager that a scope has its own version of. The last ones matter only where
+// they can be replaced: a client that controller-runtime has created with them keeps them, and reads nothing from a
+// cache.
 func managerParts() (parts []func(manager.Manager) any, first int) {
 	return []func(manager.Manager) any{
 		func(m manager.Manager) any { return m },
@@ -41,8 +42,9 @@ func managerParts() (parts []func(manager.Manager) any, first int) {
 	}, 4
 }
 
-// findClientFields returns the places of a reconciler and its like, and of what they point to, that hold mgr or something that
-// mgr hands out. It returns an error when one of them cannot be set. What is in closures is not seen.
+// findClientFields returns the places in a reconciler and in its handlers, and in objects to which they point, that
+// hold mgr or a part of it. It returns an error if one of them cannot be set. Variables captured by closures are not
+// found.
 func findClientFields(mgr manager.Manager, holders ...any) (clientFields, error) {
 	f := clientFinder{mgr: mgr, seen: map[visitedPointer]bool{}}
 	for _, holder := range holders {
@@ -60,7 +62,7 @@ type clientFinder struct {
 	mgr   manager.Manager
 	seen  map[visitedPointer]bool
 	found clientFields
-	stuck []string // what cannot be replaced
+	stuck []string // places that cannot be replaced
 }
 
 type visitedPointer struct {
@@ -68,7 +70,7 @@ type visitedPointer struct {
 	of reflect.Type
 }
 
-// visit looks at one place; inLibrary is for those below a type of controller-runtime.
+// visit examines one place; inLibrary is true below a type of controller-runtime.
 func (f *clientFinder) visit(v reflect.Value, path string, inLibrary bool) {
 	if f.takePart(v, path, inLibrary) {
 		return
@@ -118,8 +120,8 @@ func (f *clientFinder) takePart(v reflect.Value, path string, inLibrary bool) bo
 
 const controllerRuntime = "sigs.k8s.io/controller-runtime/"
 
-// isForeign is true for packages whose types hold no client of a manager, or not one that reads for a reconciler: recorders,
-// loggers, servers, clientsets. Some of them change while they are looked at.
+// isForeign is true for packages whose types hold no client of a manager, or none that reads for a reconciler:
+// recorders, loggers, servers, clientsets. Some of them change while they are examined.
 func isForeign(pkg string) bool {
 	if below, ok := strings.CutPrefix(pkg, controllerRuntime); ok {
 		return !strings.HasPrefix(below, "pkg/client") && !strings.HasPrefix(below, "pkg/reconcile")
@@ -131,15 +133,15 @@ func isForeign(pkg string) bool {
 	return strings.HasPrefix(pkg, "github.com/go-logr/") || strings.HasPrefix(pkg, "github.com/prometheus/")
 }
 
-// mayHold spares the walk through the elements of lists of numbers and strings.
+// mayHold avoids visiting the elements of lists of numbers and strings.
 func mayHold(of reflect.Type) bool {
 	return slices.Contains([]reflect.Kind{
 		reflect.Interface, reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Array, reflect.Map, reflect.Func,
 	}, of.Kind())
 }
 
-// yieldsClient returns the name of a function that hands out what a manager has, or is a method of that: what it is bound to
-// cannot be seen.
+// yieldsClient returns the name of a function that returns a part of a manager, or is a method of such a part: the
+// receiver that it is bound to cannot be determined.
 func yieldsClient(f reflect.Value) string {
 	if f.IsNil() {
 		return ""
@@ -166,9 +168,9 @@ func yieldsClient(f reflect.Value) string {
 	return ""
 }
 
-// holdsPart compares identities: what a manager hands out are pointers.
+// holdsPart compares identities: the parts of a manager are pointers.
 func holdsPart(place reflect.Value, part any) bool {
-	// A field has the type of an interface as a rule; what counts is the pointer in it.
+	// A field usually has an interface type; the pointer in the interface is compared.
 	if place.Kind() == reflect.Interface {
 		place = place.Elem()
 	}
@@ -177,7 +179,7 @@ func holdsPart(place reflect.Value, part any) bool {
 		place.Type() == want.Type() && !place.IsNil() && place.Pointer() == want.Pointer()
 }
 
-// addresses are those of the places.
+// addresses returns the addresses of the places.
 func (fs clientFields) addresses() (all []uintptr) {
 	for _, f := range fs {
 		all = append(all, f.place.Addr().Pointer())
@@ -185,7 +187,7 @@ func (fs clientFields) addresses() (all []uintptr) {
 	return all
 }
 
-// bindTo puts into every place what mgr has for it.
+// bindTo stores the matching part of mgr in every place.
 func (fs clientFields) bindTo(mgr manager.Manager) error {
 	var errs []error
 	for _, f := range fs {

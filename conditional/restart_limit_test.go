@@ -45,7 +45,7 @@ func TestFlappingIsHeldBack(t *testing.T) {
 			t.Errorf("RequireRunning says %v, want the reason", err)
 		}
 		r.report(False, "")
-		r.report(True, "b") // What it says last is what counts.
+		r.report(True, "b") // The last report counts.
 		r.advance(10800 * time.Millisecond)
 		r.expectPhase(Running)
 		if s := r.group.Status(); starts.Load() != 8 || !s.HeldUntil.IsZero() {
@@ -72,11 +72,11 @@ func TestRestartLimitForgivesAndLeaps(t *testing.T) {
 		want  Phase
 	}{
 		"a restart is held back":                    {func(*groupEnv) {}, Dormant},
-		"after the pause it is not":                 {func(r *groupEnv) { r.advance(time.Minute) }, Running},
+		"a restart after the pause starts at once":  {func(r *groupEnv) { r.advance(time.Minute) }, Running},
 		"ten minutes of running forgive the starts": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(10 * time.Minute) }, Running},
-		"nine do not, but the pause has passed":     {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
+		"nine minutes do not, the pause has passed": {func(r *groupEnv) { r.advance(time.Minute); again(r); r.advance(9 * time.Minute) }, Running},
 		"another identity is held back as well":     {func(r *groupEnv) { r.report(True, "b") }, Dormant},
-		"a day of sleep starts it once":             {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
+		"a day of sleep causes one start":           {func(r *groupEnv) { again(r); r.advance(24 * time.Hour) }, Running},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -99,12 +99,12 @@ func TestStopIsNeverHeldBack(t *testing.T) {
 	runGroup(t, obedientSetup(&starts, &ends), func(r *groupEnv) {
 		r.elect()
 		r.report(True, "a")
-		r.report(True, "b") // Held back, and stopped at once all the same.
+		r.report(True, "b") // The start is held back, the stop is immediate.
 		r.expectPhase(Dormant)
 		if ends.Load() != 1 {
 			t.Errorf("%d ends, want 1 at once", ends.Load())
 		}
-		r.stop() // While it is held back.
+		r.stop() // While the start is held back.
 		synctest.Wait()
 		if err := <-r.ended; err != nil {
 			t.Error(err)
@@ -242,7 +242,7 @@ func TestStartsGetEverLongerPauses(t *testing.T) {
 		want []time.Duration
 	}{
 		"five are free, then the pauses grow": {newStartLimiter(5, grows), []time.Duration{0, 0, 0, 0, 0, 10 * s, 20 * s, 40 * s, m, m}},
-		"one is free":                         {newStartLimiter(1, grows), []time.Duration{0, 10 * s, 20 * s, 40 * s, m}},
+		"one start is free":                   {newStartLimiter(1, grows), []time.Duration{0, 10 * s, 20 * s, 40 * s, m}},
 		"the pause does not grow":             {newStartLimiter(2, wait.Backoff{Duration: s}), []time.Duration{0, 0, s, s, s}},
 		"a long run forgives": {func() *startLimiter {
 			p := newStartLimiter(2, grows)
@@ -256,7 +256,7 @@ func TestStartsGetEverLongerPauses(t *testing.T) {
 			p.noteRun(10*m - 1)
 			return p
 		}(), []time.Duration{0, 40 * s, m}},
-		"a pause that has passed is none": {func() *startLimiter {
+		"a pause that has passed has no effect": {func() *startLimiter {
 			p := newStartLimiter(1, grows)
 			startEagerly(p, now.Add(-time.Hour), 1)
 			return p

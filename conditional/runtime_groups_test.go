@@ -42,7 +42,7 @@ func newReporter(name string, seen chan<- string) SetupFunc {
 	}
 }
 
-// waitForGoroutines waits until no more run than at a time.
+// waitForGoroutines waits until no more goroutines run than at an earlier time.
 func (s *apiServer) waitForGoroutines(limit int) {
 	s.t.Helper()
 	s.eventually(fmt.Sprint("at most ", limit, " goroutines run"), func(context.Context) (bool, error) { return runtime.NumGoroutine() <= limit, nil })
@@ -64,7 +64,7 @@ func TestGroupsComeAndGoWhileTheManagerRuns(t *testing.T) {
 		s.expectReconcile(seen, "one")
 		testenv.Must(t, g.Remove(t.Context()))
 	}
-	cycle("kinds/warm-up") // What the first one opens stays.
+	cycle("kinds/warm-up") // Resources that the first cycle opens stay.
 	before := runtime.NumGoroutine()
 	var workers sync.WaitGroup
 	for w := range atOnce {
@@ -137,7 +137,7 @@ func TestAHundredGroupsAtRestHaveNoGoroutines(t *testing.T) {
 	sleep("other", groups)
 	s.waitForGoroutines(base)
 	before := heap()
-	sleep("more", 10*groups) // So many that what the process holds beside them counts little.
+	sleep("more", 10*groups) // So many that the other memory of the process hardly counts.
 	s.waitForGoroutines(base)
 	each := (heap() - before) / (10 * groups)
 	t.Logf("no goroutine for %d groups more, %d bytes of heap each", 11*groups, each)
@@ -247,6 +247,6 @@ func TestAKindIsHeldOnceForAPlainControllerAndAGroup(t *testing.T) {
 		flag <- false
 		s.waitForPhase(g, Dormant)
 	}
-	s.createConfigMap("two") // The stops have taken nothing from the plain controller.
+	s.createConfigMap("two") // The stops have removed nothing from the plain controller.
 	s.expectReconcile(plain, "two")
 }

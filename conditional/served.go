@@ -24,14 +24,14 @@ func Served(gvks ...schema.GroupVersionKind) Condition {
 	return kindsCondition{name: "Served", gvks: gvks, judge: allServedStatus}
 }
 
-// ServedObject is Served for the kinds that the manager's scheme gives to the objects.
+// ServedObject is Served for the kinds of the objects, according to the manager's scheme.
 func ServedObject(objs ...client.Object) Condition {
 	return kindsCondition{name: "Served", objs: objs, judge: allServedStatus}
 }
 
 // FirstServed holds while the API server serves at least one of the versions, and finds the first of them that is
-// served: its identity names the version, so that the group restarts when that changes. A setup function finds the
-// version by asking mgr.GetRESTMapper().RESTMapping(gk, version) for one after the other.
+// served. Its identity names the version, so that the group restarts when the version changes. A setup function finds
+// the version by calling mgr.GetRESTMapper().RESTMapping(gk, version) for one version after the other.
 func FirstServed(gk schema.GroupKind, versions ...string) Condition {
 	c := kindsCondition{
 		name: "FirstServed", text: fmt.Sprintf("FirstServed(%s,%s)", gk, strings.Join(versions, ",")), judge: firstServedStatus,
@@ -42,8 +42,8 @@ func FirstServed(gk schema.GroupKind, versions ...string) Condition {
 	return c
 }
 
-// firstServedStatus takes the first version that is served. A preferred one that is unclear is not passed over: a doubt
-// must not switch versions.
+// firstServedStatus selects the first served version. It does not skip a preferred version whose presence is unclear:
+// uncertainty must not switch versions.
 func firstServedStatus(kinds []schema.GroupVersionKind, verdicts []detect.Verdict) Status {
 	for i, v := range verdicts {
 		switch v.Presence {
@@ -54,13 +54,13 @@ func firstServedStatus(kinds []schema.GroupVersionKind, verdicts []detect.Verdic
 		case detect.Absent:
 		}
 	}
-	return Status{State: False, Reason: "NotServed", Message: "the API server serves none of the versions"}
+	return Status{State: False, Reason: "NotServed", Message: "the API server does not serve any of the versions"}
 }
 
-// kindsCondition depends on nothing but what is served.
+// kindsCondition depends only on which kinds are served.
 type kindsCondition struct {
 	name  string
-	text  string // what it is called, if not by its kinds
+	text  string // its name, if not derived from its kinds
 	gvks  []schema.GroupVersionKind
 	objs  []client.Object
 	judge judgeVerdictsFunc
@@ -172,7 +172,7 @@ type kindObserver struct {
 	cancel            func()
 }
 
-// newKindObserver subscribes to the kinds; changed, unless it is nil, is called when verdicts wait.
+// newKindObserver subscribes to the kinds; changed, unless it is nil, is called when new verdicts are available.
 func newKindObserver(src Sources, server *process.SharedState, kinds []schema.GroupVersionKind, report func([]detect.Verdict), changed func()) *kindObserver {
 	o := &kindObserver{
 		kinds: kinds, report: report,
@@ -196,9 +196,9 @@ func (o *kindObserver) noteVerdicts(ctx context.Context, verdicts []detect.Verdi
 			o.onTerminating(kindName(o.kinds[i]), v.Terminating)
 		}
 	}
-	// The manager's cache is first: a start that this causes may read from it.
+	// The manager's cache is notified first: a start that results from the report may read from it.
 	if err := o.managerCache.NoteVerdicts(ctx, o.kinds, verdicts); err != nil {
-		o.log.Error(err, "the manager's client does not forget where kinds were")
+		o.log.Error(err, "cannot refresh the manager's client after kinds changed")
 	}
 	if o.stopOnTerminating {
 		verdicts = withoutTerminating(verdicts)

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// idleServers wait for the next test: to start one takes longer than most tests.
+// idleServers wait for the next test: starting one takes longer than most tests.
 var idleServers serverPool
 
 type serverPool struct {
@@ -51,7 +51,7 @@ func (p *serverPool) take(isShared bool) (idleServer, bool) {
 	return s, true
 }
 
-// giveBack keeps a server that is as new, and stops any other.
+// giveBack keeps a server in its initial state, and stops any other.
 func (p *serverPool) giveBack(s *apiServer) error {
 	if err := s.wipe(); err != nil {
 		s.t.Logf("a server is not used again: %v", err)
@@ -73,7 +73,7 @@ func (p *serverPool) stopAll() error {
 	return errors.Join(errs...)
 }
 
-// wipe deletes what a test has left behind.
+// wipe deletes the objects of a test.
 func (s *apiServer) wipe() error {
 	c, err := client.New(s.cfg, client.Options{Scheme: s.scheme})
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *apiServer) wipe() error {
 			stored := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
 			objects := &unstructured.UnstructuredList{}
 			objects.SetGroupVersionKind(schema.GroupVersionKind{Group: crd.Spec.Group, Version: crd.Spec.Versions[stored].Name, Kind: crd.Spec.Names.Kind + "List"})
-			if c.List(ctx, objects) == nil { // One that is not served any more has no objects.
+			if c.List(ctx, objects) == nil { // A kind that is not served any more has no objects.
 				for _, obj := range objects.Items {
 					_ = remove(ctx, c, &obj)
 				}
@@ -125,14 +125,14 @@ func (s *apiServer) wipe() error {
 	})
 }
 
-// isOfTheServer is true for what every server has from its start.
+// isOfTheServer is true for objects that every server has from its start.
 func isOfTheServer(obj client.Object) bool {
 	_, isBootstrapped := obj.GetLabels()["kubernetes.io/bootstrapping"]
 	return isBootstrapped || obj.GetName() == "default" || strings.HasPrefix(obj.GetName(), "kube-") || strings.HasPrefix(obj.GetName(), "system:") ||
 		strings.HasPrefix(obj.GetNamespace(), "kube-")
 }
 
-// remove deletes an object, and does not wait for who would take its finalizers off; that of a CRD belongs to the server.
+// remove deletes an object, and removes its finalizers, except that of a CRD, which belongs to the server.
 func remove(ctx context.Context, c client.Client, obj client.Object) error {
 	if namespace, is := obj.(*corev1.Namespace); is && namespace.DeletionTimestamp != nil {
 		namespace.Spec.Finalizers = nil

@@ -24,15 +24,16 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// ErrScopeClosed is what the manager given to a setup function, its client and its cache answer after the stop.
+// ErrScopeClosed is returned after the stop by the manager that a setup function received, and by its client and its
+// cache.
 var ErrScopeClosed = scope.ErrClosed
 
 // SetupFunc adds controllers and other runnables to mgr, as a reconciler's SetupWithManager does. It is called
 // once per start, each time with a new scope.
 type SetupFunc func(mgr manager.Manager) error
 
-// Setup makes a group that runs what setup adds while the condition holds, and adds it to mgr, which may run already. It returns
-// an error for bad use only: an absent API is none.
+// Setup creates a group that runs the runnables of setup while the condition holds, and adds it to mgr, which may be
+// running already. It returns an error only for wrong use: an absent API is not an error.
 func Setup(mgr manager.Manager, when Condition, setup SetupFunc, opts ...Option) (*Group, error) {
 	if mgr == nil || when == nil || setup == nil {
 		return nil, errors.New("conditional.Setup needs a manager, a condition and a setup function, found nil: pass all three")
@@ -58,7 +59,7 @@ func newGroup(mgr manager.Manager, when Condition, setup SetupFunc, o options) (
 	if err := validateOne(when, src); err != nil {
 		return nil, err
 	}
-	// The scheme must know these kinds now: a start would find that out much later.
+	// The scheme must contain these kinds now: a start would detect a missing one much later.
 	if len(o.optional) > 0 {
 		var err error
 		if g.optional.Kinds, err = kindsOf(src.Scheme, o.optional); err != nil {
@@ -105,13 +106,14 @@ func (g *Group) joinProcess(o options) (err error) {
 	return err
 }
 
-// ManagerOptions makes what the groups of a manager run take over its options:
+// ManagerOptions makes the groups of a manager inherit its options:
 //
 //	mgr, err := ctrl.NewManager(cfg, conditional.ManagerOptions(ctrl.Options{…}))
 //
-// The caches of scopes have its Cache options, and their clients its Client options, MapperProvider and NewClient; without it they have
-// controller-runtime's defaults. Client.Cache.Reader must be empty. ByObject may name kinds that are not served yet, and the manager's
-// own client and cache follow the kinds that groups wait for; see "Options of the outer cache and client" in docs/manual.md.
+// The caches of scopes use the manager's Cache options, and their clients its Client options, MapperProvider and
+// NewClient. Without ManagerOptions they use controller-runtime's defaults. Client.Cache.Reader must be empty.
+// ByObject may name kinds that are not served yet. The manager's own client and cache follow the kinds that groups
+// wait for; see "Options of the outer cache and client" in docs/manual.md.
 func ManagerOptions(o manager.Options, opts ...ManagerOption) manager.Options {
 	var all managerOptions
 	for _, opt := range opts {
@@ -125,15 +127,16 @@ type ManagerOption func(*managerOptions)
 
 type managerOptions struct{ metricsPrefix string }
 
-// MetricsPrefix is what the names of the metrics of the manager's groups begin with, as in torpor_gate_state; the default is conditional.
+// MetricsPrefix sets the first word of the names of the metrics of the manager's groups, as in torpor_gate_state; the
+// default is conditional.
 func MetricsPrefix(prefix string) ManagerOption {
 	return func(o *managerOptions) { o.metricsPrefix = prefix }
 }
 
-// Option adjusts a group. It may also stand among the options of For of this package's Builder.
+// Option configures a group. It may also be passed to For of this package's Builder.
 type Option func(*options)
 
-// ApplyToFor panics: controller-runtime's builder cannot heed the option.
+// ApplyToFor panics: controller-runtime's builder does not support the option.
 func (Option) ApplyToFor(*builder.ForInput) { panic(onlyHere) }
 
 type options struct {
@@ -147,14 +150,14 @@ type options struct {
 	errs              []error
 }
 
-// groupOptions are those that a group needs after it was set up.
+// groupOptions are the options that a group needs after setup.
 type groupOptions struct {
 	name         string
 	drainTimeout time.Duration
 	startBackoff wait.Backoff
 	restartBurst int
 	restartPause wait.Backoff
-	events       *eventTarget // nil: it has no events
+	events       *eventTarget // nil: no events
 	cacheOptions func(*cache.Options)
 }
 
@@ -179,7 +182,8 @@ func (o *options) addErrorUnless(ok bool, format string, args ...any) {
 	}
 }
 
-// validate returns what is wrong with the options, alone and together, and with the kinds that the group waits for.
+// validate returns the errors in the options, separately and in combination with each other and with the kinds that
+// the group waits for.
 func (o *options) validate(waitsFor namedKinds) error {
 	for _, crd := range o.interest.CRDs {
 		_, group, _ := strings.Cut(crd, ".")
@@ -204,7 +208,7 @@ func DrainTimeout(d time.Duration) Option {
 	}
 }
 
-// StartBackoff sets the pauses between failed starts; the default grows from 1 s to 5 min. It begins anew when the
+// StartBackoff sets the pauses between failed starts; the default grows from 1 s to 5 min. It is reset when the
 // condition changes, and after a start that lasted longer than its Cap.
 func StartBackoff(b wait.Backoff) Option {
 	return func(o *options) {
@@ -213,10 +217,11 @@ func StartBackoff(b wait.Backoff) Option {
 	}
 }
 
-// RestartLimit keeps a condition that comes and goes from restarting the group all the time: burst starts are free,
-// then a pause follows each start. The default is 5 and pauses from 10 s to 1 min. Stops are never delayed. While a
-// start is held back the group is Dormant and GroupStatus.HeldUntil says for how long; what the condition says then is
-// what counts. After 10 minutes in Running all former starts are forgotten.
+// RestartLimit limits how often a condition that comes and goes restarts the group. The first starts, as many as
+// burst, are not delayed; then a pause follows each start. The default is 5 starts, and pauses from 10 s to 1 min.
+// Stops are never delayed. While a start is held back, the group is Dormant, and GroupStatus.HeldUntil is the end of
+// the pause. The state of the condition at that time decides. After 10 minutes in Running, all former starts are
+// forgotten.
 func RestartLimit(burst int, pause wait.Backoff) Option {
 	return func(o *options) {
 		o.addErrorUnless(burst > 0, "expected a RestartLimit of at least 1 start, found %d: correct it", burst)
@@ -225,8 +230,8 @@ func RestartLimit(burst int, pause wait.Backoff) Option {
 	}
 }
 
-// Events records what happens to the group as events about an object, for example the Deployment of the operator; see
-// the constants for their reasons. mgr.GetEventRecorder makes a recorder.
+// Events records the phase changes of the group as events about an object, for example the Deployment of the
+// operator; see the constants for their reasons. mgr.GetEventRecorder returns a recorder.
 func Events(rec events.EventRecorder, regarding runtime.Object) Option {
 	return func(o *options) {
 		o.addErrorUnless(rec != nil && regarding != nil, "expected a recorder and an object in Events, found nil: pass both")
@@ -234,8 +239,8 @@ func Events(rec events.EventRecorder, regarding runtime.Object) Option {
 	}
 }
 
-// Poll asks discovery at this interval instead of watching CRDs, so it needs no right to watch them. Starts and stops
-// come up to that much later.
+// Poll queries discovery at this interval instead of watching CRDs, so that no right to watch them is needed. Starts
+// and stops are late by up to that interval.
 func Poll(interval time.Duration) Option {
 	return func(o *options) {
 		o.addErrorUnless(interval > 0, "expected an interval longer than 0 in Poll, found %s: correct it", interval)
@@ -243,8 +248,8 @@ func Poll(interval time.Duration) Option {
 	}
 }
 
-// WatchNamed watches the CRDs of these names, and no others: it needs get, list and watch for nothing but them
-// (resourceNames). A name is <plural>.<group>.
+// WatchNamed watches only the CRDs with these names. It needs the rights to get, list and watch only these CRDs
+// (resourceNames). A name has the form <plural>.<group>.
 func WatchNamed(crdNames ...string) Option {
 	return func(o *options) {
 		o.addErrorUnless(len(crdNames) > 0, "expected names of CRDs in WatchNamed, found none: pass at least one, for example widgets.example.com")
@@ -257,16 +262,17 @@ func WatchNamed(crdNames ...string) Option {
 	}
 }
 
-// APIServices also watches APIServices, so that kinds of aggregated API servers are seen to come and go. It needs the
+// APIServices also watches APIServices, to detect that kinds of aggregated API servers come and go. It needs the
 // right to list and watch apiservices.apiregistration.k8s.io.
 func APIServices() Option { return func(o *options) { o.interest.APIServices = true } }
 
-// StopOnTerminating stops the group when the deletion of a CRD is asked for, and not only when it is gone. Finalizers
-// of the group's controllers then stay on, and with them the objects and the CRD, unless they are removed by hand.
+// StopOnTerminating stops the group when the deletion of a CRD is requested, instead of when the CRD is gone.
+// Finalizers of the group's controllers then remain, and with them the objects and the CRD, unless they are removed
+// by hand.
 func StopOnTerminating() Option { return func(o *options) { o.stopOnTerminating = true } }
 
-// Optional names kinds that the group's controllers may watch although they are not served. The manager's scheme knows
-// their kinds.
+// Optional names kinds that the group's controllers may watch although they are not served. The manager's scheme must
+// contain them.
 func Optional(objs ...client.Object) Option {
 	return func(o *options) {
 		o.addErrorUnless(len(objs) > 0, "expected objects in Optional, found none: pass at least one, for example &corev1.Pod{}")
@@ -274,8 +280,9 @@ func Optional(objs ...client.Object) Option {
 	}
 }
 
-// CacheOptions changes the options of the group's cache, for example its namespaces or selectors. adjust is called at every start with
-// what the group would have otherwise, so Restart applies other ones. Such a group shares no informer.
+// CacheOptions changes the options of the group's cache, for example its namespaces or selectors. adjust is called at
+// every start with the options that the group would have otherwise, so that Restart applies new ones. Such a group
+// shares no informer.
 func CacheOptions(adjust func(*cache.Options)) Option {
 	return func(o *options) {
 		o.addErrorUnless(adjust != nil, "expected a function in CacheOptions, found nil: pass one, or leave the option out")

@@ -21,28 +21,27 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/scope"
 )
 
-// Kind is controller-runtime's source of that name for a controller that runs all the time: it watches the kind of obj
-// in the cluster while it is served there, and nothing otherwise. The start of the controller does not wait for it.
+// Kind is controller-runtime's source of that name for a controller that runs all the time. It watches the kind of
+// obj in the cluster while the kind is served there. The start of the controller does not wait for the kind.
 func Kind[object client.Object](
 	cl cluster.Cluster, obj object, h handler.TypedEventHandler[object, reconcile.Request], predicates ...predicate.TypedPredicate[object],
 ) source.SyncingSource {
 	return &kindSource[object, reconcile.Request]{cl: cl, obj: obj, handler: h, predicates: predicates}
 }
 
-// ClusterKind is a source for many clusters, in the shape of multicluster-runtime: its ForCluster makes a source for one
-// of them, which is engaged whether or not the kind of Object is served there. name is the type of a cluster's name,
-// a string.
+// ClusterKind is a source for many clusters, as in multicluster-runtime: ForCluster creates a source for one of them.
+// The cluster is engaged whether or not it serves the kind of Object. name is the type of a cluster's name, a string.
 type ClusterKind[name ~string, object client.Object, request comparable] struct {
-	// Object is of the kind to watch.
+	// Object is an object of the kind to watch.
 	Object object
-	// Handler makes the handler of one cluster, which puts the cluster's name into its requests.
+	// Handler creates the handler of one cluster, which puts the cluster's name into its requests.
 	Handler func(name, cluster.Cluster) handler.TypedEventHandler[object, request]
 	// Predicates filter the events of all clusters.
 	Predicates []predicate.TypedPredicate[object]
 }
 
-// ForCluster returns the source of one cluster; the second value, whether the cluster is to be engaged, is always true.
-// The source ends with the context of its start, as it does when a cluster is taken out.
+// ForCluster returns the source of one cluster. The second result, whether to engage the cluster, is always true. The
+// source ends with the context of its start, which is cancelled when a cluster is disengaged.
 func (k ClusterKind[name, object, request]) ForCluster(n name, cl cluster.Cluster) (source.TypedSource[request], bool, error) {
 	if cl == nil || k.Handler == nil {
 		return nil, false, errors.New("conditional.ClusterKind needs a cluster and a Handler, found nil: pass both")
@@ -53,7 +52,7 @@ func (k ClusterKind[name, object, request]) ForCluster(n name, cl cluster.Cluste
 	return &kindSource[object, request]{cl: cl, obj: k.Object, handler: k.Handler(n, cl), predicates: k.Predicates}, true, nil
 }
 
-// kindSource is a gate before controller-runtime's own source, which gets a cache in which the kind is optional.
+// kindSource wraps controller-runtime's source, and gives it a cache in which the kind is optional.
 type kindSource[object client.Object, request comparable] struct {
 	cl         cluster.Cluster
 	obj        object
@@ -77,7 +76,7 @@ func (s *kindSource[object, request]) Start(ctx context.Context, queue workqueue
 		release()
 		return err
 	}
-	// Start returns at once, and there is no Stop: the context of the start is the end.
+	// Start returns at once, and there is no Stop: the source ends with the context of its start.
 	context.AfterFunc(ctx, func() { stop(); release() })
 	return source.TypedKind(cache, s.obj, s.handler, s.predicates...).Start(ctx, queue)
 }
@@ -100,9 +99,10 @@ type groupWatch struct {
 	stop   context.CancelFunc // nil while the group does not run
 }
 
-// Watch adds a watch to the group's controller, which goes on: it watches the kind of object while that is served, until Unwatch was
-// called as often as Watch with this id. It comes back with every start of the group. A Watch whose id is known counts only; its
-// handler is not used. Reads of the kind through the group's client keep an informer until the group stops.
+// Watch adds a watch to the group's controller while the controller keeps running. It watches the kind of object
+// while that kind is served, until Unwatch was called as often as Watch with this id. The watch is added again at
+// every start of the group. A Watch with a known id only counts; its handler is not used. Reads of the kind through
+// the group's client keep an informer until the group stops.
 func (g *Group) Watch(id string, object client.Object, h handler.EventHandler, predicates ...predicate.Predicate) error {
 	if id == "" || object == nil || h == nil {
 		return fmt.Errorf("group %s: Watch needs an id, an object and a handler, found %q, %T and %T: pass all three", g.options.name, id, object, h)
@@ -129,7 +129,7 @@ func (g *Group) Watch(id string, object client.Object, h handler.EventHandler, p
 	return nil
 }
 
-// Unwatch takes back one Watch, and ends the watch with the last one.
+// Unwatch revokes one Watch; the last Unwatch of an id ends the watch.
 func (g *Group) Unwatch(id string) error {
 	g.watchesMu.Lock()
 	defer g.watchesMu.Unlock()
@@ -160,7 +160,7 @@ func (g *Group) startWatch(w *groupWatch) error {
 	return nil
 }
 
-// useQueue starts the watches that were added when the group's controller starts.
+// useQueue starts the added watches when the group's controller starts.
 func (g *Group) useQueue(q scope.ControllerQueue) error {
 	g.watchesMu.Lock()
 	defer g.watchesMu.Unlock()

@@ -41,7 +41,7 @@ func namingReconciler(seen chan<- string) reconcile.Func {
 	}
 }
 
-// TestIfServed has a controller of ConfigMaps that also watches Widgets, while there are any.
+// TestIfServed has a controller of ConfigMaps that also watches Widgets while they are served.
 func TestIfServed(t *testing.T) {
 	s := startAPIServer(t)
 	addWidgets(s.scheme)
@@ -105,7 +105,7 @@ func passing(counts *atomic.Int32) builder.Predicates {
 	return builder.WithPredicates(predicate.NewPredicateFuncs(func(client.Object) bool { counts.Add(1); return true }))
 }
 
-// clusterRequest is what multicluster-runtime puts into its queues.
+// clusterRequest is the request type of multicluster-runtime.
 type clusterRequest struct {
 	reconcile.Request
 	Cluster clusterName
@@ -225,7 +225,7 @@ func TestGroupOfAnotherCluster(t *testing.T) {
 	remote.GetHTTPClient().CloseIdleConnections()
 }
 
-// otherCluster is as much of a cluster as a condition needs.
+// otherCluster implements the part of a cluster that a condition needs.
 type otherCluster struct {
 	cluster.Cluster
 	cfg    *rest.Config
@@ -238,7 +238,7 @@ func (c otherCluster) GetConfig() *rest.Config     { return c.cfg }
 func (c otherCluster) GetHTTPClient() *http.Client { return c.client }
 func (c otherCluster) GetScheme() *runtime.Scheme  { return c.scheme }
 
-// sourcesCondition notes what it may observe with.
+// sourcesCondition records its Sources.
 type sourcesCondition struct{ with *Sources }
 
 func (sourcesCondition) String() string { return "asked" }

@@ -2,46 +2,47 @@
 
 package conditional
 
-// Phase is where a group is.
+// Phase is the phase of a group.
 type Phase string
 
 // The phases of a group.
 const (
-	Dormant  Phase = "Dormant"  // nothing of the group exists
-	Starting Phase = "Starting" // setup runs, the informers that it asked for sync
-	Running  Phase = "Running"  // setup is done and every runnable has been started; controllers sync what they watch by themselves
-	Draining Phase = "Draining" // stopped, runnables are returning
+	Dormant  Phase = "Dormant"  // no part of the group exists
+	Starting Phase = "Starting" // setup runs, and its informers sync
+	Running  Phase = "Running"  // setup is done and every runnable has been started; controllers sync their own watches
+	Draining Phase = "Draining" // stop requested; runnables are returning
 	Stuck    Phase = "Stuck"    // a runnable has not returned within the drain timeout; nothing starts before it does
 	Failed   Phase = "Failed"   // setup or a runnable failed; the next try waits for the back-off
 )
 
 func allPhases() []Phase { return []Phase{Dormant, Starting, Running, Draining, Stuck, Failed} }
 
-// groupFact is what happened. The first three are the desire, which is applied again after every transition.
+// groupFact is an event in the life of a group. The first three express the desired state, which is applied again
+// after every transition.
 type groupFact string
 
 // The facts.
 const (
 	factWanted   groupFact = "Wanted"   // the condition holds and this replica may act
 	factUnwanted groupFact = "Unwanted" // it does not hold, or the manager stops
-	factChanged  groupFact = "Changed"  // it holds for another identity than that of the present, or the failed, activation
+	factChanged  groupFact = "Changed"  // it holds for another identity than that of the current, or the failed, activation
 	factUp       groupFact = "Up"       // the runnables were started
 	factBroke    groupFact = "Broke"    // a runnable failed while others may still run
-	factEnded    groupFact = "Ended"    // everything has returned
-	factErred    groupFact = "Erred"    // everything has returned, and an error was the cause
+	factEnded    groupFact = "Ended"    // every runnable has returned
+	factErred    groupFact = "Erred"    // every runnable has returned, because of an error
 	factOverdue  groupFact = "Overdue"  // the drain timeout has passed
 	factRetry    groupFact = "Retry"    // the back-off, or the pause of the restart limit, has passed
 )
 
-// groupAction is what a transition does to the one activation of a group.
+// groupAction is the effect of a transition on the one activation of a group.
 type groupAction string
 
 // The actions.
 const (
 	actionStay     groupAction = ""
 	actionActivate groupAction = "Activate" // start a new activation
-	actionCancel   groupAction = "Cancel"   // ask it to end
-	actionSeal     groupAction = "Seal"     // close its scope under whatever still runs
+	actionCancel   groupAction = "Cancel"   // ask the activation to end
+	actionSeal     groupAction = "Seal"     // close its scope, even while runnables still run
 	actionBackOff  groupAction = "BackOff"  // wait for the next try
 	actionForgive  groupAction = "Forgive"  // forget the failure and its back-off
 )
@@ -51,8 +52,10 @@ type transition struct {
 	do groupAction
 }
 
-// transitions is the whole state machine; a fact that is not listed changes nothing. Only Dormant activates, and only
-// Ended and Erred lead there from an activation: so there are never two activations.
+// transitions is the whole state machine; a fact that is not listed changes nothing.
+//
+// Invariant: a group never has two activations. Only Dormant activates, and only Ended and Erred, which mean that
+// everything has returned, leave the phases with an activation. TestEveryHistory checks this for every reachable state.
 func transitions() map[Phase]map[groupFact]transition {
 	return map[Phase]map[groupFact]transition{
 		Dormant:  {factWanted: {Starting, actionActivate}},

@@ -14,7 +14,7 @@ func allFacts() []groupFact {
 	return []groupFact{factWanted, factUnwanted, factChanged, factUp, factBroke, factEnded, factErred, factOverdue, factRetry}
 }
 
-// TestNextIsTotal writes every phase and fact out; "." is a fact that changes nothing.
+// TestNextIsTotal lists the transition of every phase and fact; "." is a fact that changes nothing.
 func TestNextIsTotal(t *testing.T) {
 	const want = `
          Wanted            Unwanted         Changed          Up      Broke           Ended   Erred          Overdue    Retry
@@ -56,7 +56,7 @@ func describe(p Phase, f groupFact) string {
 	return fmt.Sprintf("%s/%s", to, do)
 }
 
-// modelState is a toy group: how many lives there are, and whether the one was asked to end.
+// modelState is a model of a group: the number of activations, and whether the one was asked to end.
 type modelState struct {
 	phase  Phase
 	lives  int
@@ -99,7 +99,7 @@ func (w modelState) after(f groupFact) modelState {
 	return w
 }
 
-// TestEveryHistory walks through all worlds that can be reached.
+// TestEveryHistory visits all reachable states.
 func TestEveryHistory(t *testing.T) {
 	seen := map[modelState]bool{}
 	open := []modelState{{phase: Dormant}}

@@ -119,7 +119,7 @@ func TestANameThatIsTakenLeavesNothing(t *testing.T) {
 	g := mustSetUp(t, newFakeManager(), switchedCondition{}, fine, Name("mine"))
 	defer g.release()
 	other := newFakeManager()
-	if _, err := Setup(other, switchedCondition{}, fine, Name("mine")); err == nil || !strings.Contains(err.Error(), "a name of its own") {
+	if _, err := Setup(other, switchedCondition{}, fine, Name("mine")); err == nil || !strings.Contains(err.Error(), "a unique name") {
 		t.Errorf("the second group got %v", err)
 	}
 	if len(other.added)+len(other.extra)+len(other.ready) > 0 {

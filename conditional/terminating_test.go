@@ -29,22 +29,22 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 		verdicts    []detect.Verdict
 		waits, stop Status
 	}{
-		"none is": {
+		"no CRD is being deleted": {
 			[]detect.Verdict{there, there},
 			Status{State: True, Reason: "Served", Identity: "a,a"},
 			Status{State: True, Reason: "Served", Identity: "a,a"},
 		},
-		"one is": {
+		"a CRD is being deleted": {
 			[]detect.Verdict{there, leaves},
 			Status{State: True, Reason: "Terminating", Message: going, Identity: "a,b"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"one is, another is unclear": {
+		"a deleted CRD, and an unclear kind": {
 			[]detect.Verdict{leaves, unclear},
 			Status{State: Unknown, Reason: "DiscoveryFailed", Message: "unclear"},
 			Status{State: False, Reason: "Terminating", Message: going},
 		},
-		"one is, another is absent": {
+		"a deleted CRD, and an absent kind": {
 			[]detect.Verdict{absent, leaves},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
 			Status{State: False, Reason: "NotServed", Message: "absent"},
@@ -67,8 +67,8 @@ func TestServedWhileACRDIsDeleted(t *testing.T) {
 	}
 }
 
-// TestStopOnTerminating asks for the deletion of a CRD that waits for an object: one group stops, the others go on,
-// however they look at the API server.
+// TestStopOnTerminating requests the deletion of a CRD that waits for an object: one group stops, the others keep
+// running, whichever way they observe the API server.
 func TestStopOnTerminating(t *testing.T) {
 	s := startAPIServer(t)
 	def := newWidgetCRD("widgets", apiextensionsv1.NamespaceScoped)

@@ -63,7 +63,7 @@ func TestTable(t *testing.T) {
 		"storm_seconds": 9.987, "heap": 515 << 10, "goroutines": 0, "fall": -12.5, "cpu": 1.88,
 	}
 	want := strings.TrimLeft(`
-what        ours (p50 / p99 / max)  plain controller-runtime  target          met
+figure      ours (p50 / p99 / max)  plain controller-runtime  target          met
 start       4.32 ms / 16 ms         203 ms                    ≤ 5 ms / 15 ms  MISSED
 storm       9.99 s                  -                         ≤ 10 s          yes
 heap        515 KiB                 -                         ≤ 100 KiB       MISSED

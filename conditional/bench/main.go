@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures the library conditional, and plain controller-runtime beside it, on a real API server.
+// Command bench measures the library conditional, and plain controller-runtime for comparison, on a real API server.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 // trialArgument makes this program a child process that runs the one trial described on its standard input.
 const trialArgument = "one-trial"
 
-// trialSizes says how much each trial does; those with Plain are for plain controller-runtime.
+// trialSizes defines the size of each trial; those with Plain are for plain controller-runtime.
 type trialSizes struct {
 	Rounds                        int
 	Installs, PlainInstalls       int
@@ -52,7 +52,7 @@ func quickSizes() trialSizes {
 	}
 }
 
-// trialJob is what a child process is asked to measure.
+// trialJob is the job of a child process.
 type trialJob struct {
 	Trial      string
 	Sizes      trialSizes
@@ -62,8 +62,8 @@ type trialJob struct {
 func main() {
 	quick := flag.Bool("quick", false, "small sizes and one round: a few minutes instead of half an hour")
 	only := flag.String("only", "", "the one measurement to make: installs, restarts, shared, storm, deletions, runtime, slow, providers or dormant")
-	soak := flag.Duration("soak", 0, "instead of measuring, let CRDs change at random for so long, and look for what is lost")
-	seed := flag.Uint64("seed", 1, "of what the soak does")
+	soak := flag.Duration("soak", 0, "instead of measuring, change CRDs at random for this long, and check for lost events")
+	seed := flag.Uint64("seed", 1, "seed of the soak's random changes")
 	file := flag.String("out", "conditional.json", "file for the figures, medians of the rounds in a flat JSON object")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -89,7 +89,7 @@ func main() {
 
 // runBench runs the wanted trials, prints the table and writes the figures.
 func runBench(ctx context.Context, sizes trialSizes, only, file string) error {
-	ctrllog.SetLogger(logr.Discard()) // envtest logs by this one, and complains when there is none. A trial has its own.
+	ctrllog.SetLogger(logr.Discard()) // envtest uses this logger, and complains without one. A trial has its own.
 	start, measured := time.Now(), allFigures{}
 	before := loadAverage()
 	for n := range sizes.Rounds {
@@ -123,7 +123,8 @@ func loadAverage() (load float64) {
 	return load
 }
 
-// runIsolated runs a trial with an API server and a process of its own, so that what it holds and asks is its own.
+// runIsolated runs a trial with a separate API server and process, so that its resources and requests are counted
+// separately.
 func runIsolated(ctx context.Context, job trialJob) (r roundFigures, err error) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		return nil, errors.New("expected the folder of etcd and kube-apiserver in KUBEBUILDER_ASSETS: use `make bench NAME=conditional`, or set it")
@@ -154,7 +155,7 @@ func runIsolated(ctx context.Context, job trialJob) (r roundFigures, err error) 
 	return r, json.Unmarshal(output, &r)
 }
 
-// runChild runs the trial that comes in.
+// runChild runs the trial that its standard input describes.
 func runChild(ctx context.Context) error {
 	var job trialJob
 	if err := json.NewDecoder(os.Stdin).Decode(&job); err != nil {

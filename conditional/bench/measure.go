@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// roundFigures is what one round of a trial has measured, in SI units and named as in the file.
+// roundFigures are the figures of one round of a trial, in SI units and named as in the file.
 type roundFigures map[string]float64
 
 // addSpread adds the median, the 99th percentile and the maximum of samples in seconds.
@@ -43,7 +43,7 @@ func spreadNames(name string) []string {
 	return []string{name + "_p50_seconds", name + "_p99_seconds", name + "_max_seconds"}
 }
 
-// allFigures has the values of each figure, one for each round.
+// allFigures contains the values of each figure, one for each round.
 type allFigures map[string][]float64
 
 func (f allFigures) add(r roundFigures) {
@@ -64,7 +64,7 @@ func (f allFigures) flatten() map[string]float64 {
 	return flat
 }
 
-// save writes the flat figures as a JSON object, and makes its folder.
+// save writes the flat figures as a JSON object, and creates its folder.
 func (f allFigures) save(file string) error {
 	data, err := json.MarshalIndent(f.flatten(), "", "  ")
 	if err != nil {
@@ -79,7 +79,7 @@ func (f allFigures) save(file string) error {
 	return nil
 }
 
-// percentile returns the smallest sample that at least p percent of all samples do not exceed; 0 if there are none.
+// percentile returns the smallest sample that at least p percent of all samples do not exceed; 0 without samples.
 func percentile(samples []float64, p float64) float64 {
 	if len(samples) == 0 {
 		return 0
@@ -111,7 +111,7 @@ func slope(x, y []float64) float64 {
 	return covariance / variance
 }
 
-// valueUnit is what a row's numbers count.
+// valueUnit is the unit of a row's numbers.
 type valueUnit int
 
 const (
@@ -131,7 +131,7 @@ type tableRow struct {
 	limits []float64
 }
 
-// tableRows is the table: what is shown, and how large it may be.
+// tableRows returns the rows of the table with their limits.
 func tableRows(s trialSizes) []tableRow {
 	row := func(what string, unit valueUnit, name string, limits ...float64) tableRow {
 		return tableRow{what, unit, []string{name}, []string{"plain_" + name}, limits}
@@ -159,7 +159,7 @@ func tableRows(s trialSizes) []tableRow {
 		{"set-up in a running manager → sources synced", unitSeconds, spreadNames("runtime_setup"), nil, []float64{0.020, 0.150}},
 		row("goroutines grown in all set-ups and removals", unitCount, "runtime_goroutine_growth", 0),
 		row("metric series grown in all set-ups and removals", unitCount, "runtime_series_growth", 0),
-		{"start beside a slow condition → sources synced", unitSeconds, spreadNames("slow_start"), nil, []float64{0.005, 0.015}},
+		{"start next to a slow condition → sources synced", unitSeconds, spreadNames("slow_start"), nil, []float64{0.005, 0.015}},
 		{fmt.Sprintf("%d CRDs at once: last established → all synced", s.Providers), unitSeconds, []string{providers}, []string{plainProviders}, []float64{10}},
 		{"heap for each of them", unitBytes, []string{"providers_storm_heap_bytes_per_running_group"}, []string{"providers_plain_storm_heap_bytes_per_running_group"}, nil},
 		{"goroutines for each of them", unitCount, []string{"providers_storm_goroutines_per_running_group"}, []string{"providers_plain_storm_goroutines_per_running_group"}, nil},
@@ -170,7 +170,7 @@ func tableRows(s trialSizes) []tableRow {
 		row("error log lines, dormant", unitCount, "dormant_error_logs", 0),
 		row(fmt.Sprintf("goroutines of %d dormant groups", s.DormantKinds), unitCount, "dormant_goroutines", 12),
 		row("heap per dormant group", unitBytes, "heap_bytes_per_dormant_group", 2<<10),
-		row(fmt.Sprintf("heap of %d dormant groups, with what they share", s.DormantKinds), unitBytes, "heap_bytes_of_all_dormant_groups"),
+		row(fmt.Sprintf("heap of %d dormant groups, with shared memory", s.DormantKinds), unitBytes, "heap_bytes_of_all_dormant_groups"),
 	}
 }
 
@@ -186,7 +186,7 @@ func (r tableRow) isMissed(flat map[string]float64) bool {
 // printTable writes the rows that were measured.
 func printTable(out io.Writer, rows []tableRow, flat map[string]float64) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "what\tours (p50 / p99 / max)\tplain controller-runtime\ttarget\tmet")
+	fmt.Fprintln(w, "figure\tours (p50 / p99 / max)\tplain controller-runtime\ttarget\tmet")
 	for _, r := range rows {
 		if _, measured := flat[r.ours[0]]; !measured {
 			continue
@@ -258,11 +258,10 @@ func formatDigits(v float64) string {
 	return strconv.FormatFloat(v, 'f', decimals, 64)
 }
 
-// memoryUsage is what this process holds.
+// memoryUsage is the memory of this process.
 type memoryUsage struct{ goroutines, heap, stack float64 }
 
-// settledUsage waits until the number of goroutines stays the same for 200 ms, and returns what is then held, without
-// garbage.
+// settledUsage waits until the number of goroutines is stable for 200 ms, and returns the memory without garbage.
 func settledUsage(ctx context.Context) memoryUsage {
 	const interval, stableChecks, maxChecks = 10 * time.Millisecond, 20, 500
 	for last, stable, checks := 0, 0, 0; stable < stableChecks && checks < maxChecks; checks++ {
@@ -274,7 +273,7 @@ func settledUsage(ctx context.Context) memoryUsage {
 	}
 	var stats runtime.MemStats
 	heap := math.Inf(1)
-	for range 3 { // A sync.Pool gives up its content only after the second collection.
+	for range 3 { // A sync.Pool releases its content only after the second collection.
 		runtime.GC()
 		runtime.ReadMemStats(&stats)
 		heap = min(heap, float64(stats.HeapAlloc))
@@ -282,7 +281,7 @@ func settledUsage(ctx context.Context) memoryUsage {
 	return memoryUsage{goroutines: float64(runtime.NumGoroutine()), heap: heap, stack: float64(stats.StackInuse)}
 }
 
-// addUsage writes what each of n groups or controllers costs beyond an earlier measurement.
+// addUsage adds the cost of each of n groups or controllers beyond an earlier measurement.
 func (r roundFigures) addUsage(ctx context.Context, before memoryUsage, n int, format string) {
 	held := settledUsage(ctx)
 	r[fmt.Sprintf(format, "goroutines")] = (held.goroutines - before.goroutines) / float64(n)
@@ -298,7 +297,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// leakSamples is what the process holds after some cycles.
+// leakSamples are the resources of the process after some cycles.
 type leakSamples struct{ cycles, goroutines, heap, series []float64 }
 
 func (l *leakSamples) takeSample(ctx context.Context, cycle int) {
@@ -313,7 +312,7 @@ func (l *leakSamples) takeSample(ctx context.Context, cycle int) {
 	l.goroutines, l.heap = append(l.goroutines, held.goroutines), append(l.heap, held.heap)
 }
 
-// addTo writes what the cycles have left behind: goroutines and series in all, bytes for each cycle.
+// addTo adds the growth over the cycles: goroutines and series in total, bytes for each cycle.
 func (l *leakSamples) addTo(r roundFigures, prefix string) {
 	last := len(l.cycles) - 1
 	r[prefix+"goroutine_growth"] = l.goroutines[last] - l.goroutines[0]
@@ -355,7 +354,8 @@ func (t countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.base.RoundTrip(r)
 }
 
-// newLogger drops everything but counts errors, those that client-go reports to apimachinery too.
+// newLogger returns a logger that drops everything but counts errors, including those that client-go reports to
+// apimachinery.
 func (c *requestCounter) newLogger() logr.Logger {
 	utilruntime.ErrorHandlers = []utilruntime.ErrorHandler{func(context.Context, error, string, ...any) { c.errors.Add(1) }}
 	return logr.New(errorCountingSink{c})

@@ -42,7 +42,7 @@ const (
 	nudgeAfter     = 10 * time.Second
 )
 
-// soakRun lets CRDs come, go and change at random under groups and their neighbours, while the API server restarts.
+// soakRun has CRDs come, go and change at random under groups and their neighbours, while the API server restarts.
 type soakRun struct {
 	server  *envtest.Environment
 	admin   adminClient
@@ -64,7 +64,7 @@ func runSoak(ctx context.Context, span time.Duration, seed uint64) (err error) {
 	s := &soakRun{server: server}
 	apiServer := s.server.ControlPlane.GetAPIServer()
 	apiServer.CertDir = certs                             // It outlives a restart.
-	apiServer.Configure().Append("request-timeout", "5s") // A server that stops waits so long for its watches.
+	apiServer.Configure().Append("request-timeout", "5s") // A server that stops waits this long for its watches.
 	cfg, err := s.server.Start()
 	if err != nil {
 		return fmt.Errorf("start the API server: %w", err)
@@ -128,7 +128,8 @@ func (s *soakRun) breakThings(ctx context.Context, pairs []*soakPair, span time.
 	check(work.Wait(), "soak")
 }
 
-// liveOnce installs a CRD, makes objects, perhaps takes its version away for a while, and deletes it with its objects.
+// liveOnce installs a CRD, creates objects, perhaps stops serving its version for a while, and deletes it with its
+// objects.
 func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) {
 	crd := newCRD(p.kind)
 	isClustered := random.IntN(3) == 0
@@ -143,7 +144,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 	addObject := func() {
 		names = append(names, fmt.Sprint(prefix, len(names)))
 		obj := newObject(p.kind, names[len(names)-1])
-		// A client of controller-runtime would remember the scope that the kind had first.
+		// A client of controller-runtime would remember the first scope of the kind.
 		objects := s.objects.Resource(p.kind.GroupVersion().WithResource(crd.Spec.Names.Plural))
 		target := objects.Namespace(obj.GetNamespace())
 		if isClustered {
@@ -165,7 +166,7 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 		pause(ctx, time.Duration(random.IntN(3000))*time.Millisecond)
 		s.setServed(ctx, crd, true)
 		s.counts.reversions.Add(1)
-		addObject() // Who sees it has listed the others, too.
+		addObject() // A watcher that sees it has listed the others, too.
 		p.expectSeen(ctx, names)
 	}
 	p.forgetGone()
@@ -185,9 +186,10 @@ func (s *soakRun) liveOnce(ctx context.Context, p *soakPair, random *rand.Rand) 
 	check(p.brokenPromise(), "in two workers")
 }
 
-// awaitEstablished waits until the API server serves a CRD. One whose names it has accepted right before a restart stays so until
-// the CRD changes or its informer resyncs, after five minutes: it answers requests then, but is in no discovery, so nobody can tell
-// that it is served. See updateCustomResourceDefinition in k8s.io/apiextensions-apiserver.
+// awaitEstablished waits until the API server serves a CRD. A CRD whose names were accepted right before a restart
+// stays in that state until it changes or its informer resyncs, after five minutes: the server answers its requests
+// then, but discovery does not list it, so that no client can detect it. See updateCustomResourceDefinition in
+// k8s.io/apiextensions-apiserver.
 func (s *soakRun) awaitEstablished(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
 	var since time.Time
 	s.retry(ctx, "wait until a CRD is established", func() error {
@@ -220,7 +222,7 @@ func ignoreExists(err error) error {
 	return err
 }
 
-// retry repeats what fails while the API server restarts, or while a kind is new.
+// retry repeats operations that fail while the API server restarts, or while a kind is new.
 func (s *soakRun) retry(ctx context.Context, what string, do func() error) {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, restartTimeout, true, func(context.Context) (bool, error) {
@@ -241,7 +243,7 @@ func (s *soakRun) setServed(ctx context.Context, crd *apiextensionsv1.CustomReso
 	})
 }
 
-// soakPair is a group and its neighbour on the same kind, which share an informer.
+// soakPair holds two groups that watch the same kind and share its informer.
 type soakPair struct {
 	kind             schema.GroupVersionKind
 	group, neighbour *conditional.Group
@@ -263,7 +265,8 @@ func (p *soakPair) setUp(mgr manager.Manager, role string) *conditional.Group {
 	return setUpGroup(mgr, name, conditional.Served(p.kind), func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).Named(name).For(newObject(p.kind, "")).WithOptions(controller.Options{MaxConcurrentReconciles: 2}).
 			Complete(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-				// A client reads what is unstructured from the server, which may be away; what fails at the end is not tried again.
+				// A client reads unstructured objects from the server, which may be down; the last failures are not
+				// retried.
 				return reconcile.Result{}, p.reconcile(ctx, mgr.GetCache(), role, req)
 			}))
 	})
@@ -290,7 +293,7 @@ func (p *soakPair) reconcile(ctx context.Context, c client.Reader, role string, 
 	return client.IgnoreNotFound(err)
 }
 
-// forgetGone forgets what was gone while its version was not served.
+// forgetGone forgets objects that were deleted while their version was not served.
 func (p *soakPair) forgetGone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -303,7 +306,7 @@ func (p *soakPair) brokenPromise() error {
 	return p.broken
 }
 
-// findMissing returns the role and the name of one that is not in a map, or nothing.
+// findMissing returns the role and the name of an object that is not in a map; empty if all are.
 func (p *soakPair) findMissing(in map[string]bool, names []string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

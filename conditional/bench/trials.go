@@ -37,7 +37,8 @@ import (
 // plainSuffix ends the names of trials of plain controller-runtime.
 const plainSuffix = "-plain"
 
-// benchTrial is one measurement. Its run function gets a manager that it has to start, and panics with a trialError.
+// benchTrial is one measurement. Its run function receives a manager that it has to start, and panics with a
+// trialError.
 type benchTrial struct {
 	name         string
 	measuresTime bool
@@ -66,7 +67,7 @@ func allTrials() []benchTrial {
 	}
 }
 
-// trialError ends a trial by a panic: a measurement has no use for what comes after its first error.
+// trialError ends a trial by a panic: a measurement is useless after its first error.
 type trialError struct{ error }
 
 func check(err error, what string) {
@@ -90,11 +91,11 @@ func catchError(do func()) (err error) {
 	return nil
 }
 
-// trialEnv is what every trial works with.
+// trialEnv is the environment of every trial.
 type trialEnv struct {
 	trialSizes
 
-	cfg     *rest.Config // of what is measured
+	cfg     *rest.Config // of the measured process
 	counter *requestCounter
 	log     logr.Logger
 	admin   adminClient
@@ -105,7 +106,7 @@ type trialEnv struct {
 func runTrial(ctx context.Context, job trialJob) (r roundFigures, err error) {
 	i := slices.IndexFunc(allTrials(), func(t benchTrial) bool { return t.name == job.Trial })
 	if i < 0 {
-		return nil, fmt.Errorf("expected a trial of this program, found %q: build both ends anew", job.Trial)
+		return nil, fmt.Errorf("expected a trial of this program, found %q: rebuild both ends", job.Trial)
 	}
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(job.Kubeconfig)
 	if err != nil {
@@ -150,14 +151,14 @@ func withManager(ctx context.Context, mgr manager.Manager, do func(context.Conte
 	check(errors.Join(err, <-ended), "with a manager")
 }
 
-// setUpGroup makes a group whose restarts are not limited.
+// setUpGroup adds a group without a restart limit.
 func setUpGroup(mgr manager.Manager, name string, when conditional.Condition, setup conditional.SetupFunc) *conditional.Group {
 	g, err := conditional.Setup(mgr, when, setup, conditional.Name(name), conditional.RestartLimit(1<<30, wait.Backoff{Duration: time.Second}))
 	check(err, "set a group up")
 	return g
 }
 
-// setUpGroups makes a group for each of n kinds, from one of them on.
+// setUpGroups adds a group for each of n kinds, beginning with the first.
 func setUpGroups(mgr manager.Manager, first, n int, synced syncTimes) (groups []*conditional.Group) {
 	for i := range n {
 		kind := benchKind(first + i)
@@ -174,7 +175,7 @@ func waitForPhase(ctx context.Context, phase conditional.Phase, groups ...*condi
 	}
 }
 
-// waitForAbsence waits until every group knows that its kind is not served.
+// waitForAbsence waits until every group has detected that its kind is not served.
 func waitForAbsence(ctx context.Context, groups ...*conditional.Group) {
 	for _, g := range groups {
 		err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) {
@@ -187,8 +188,8 @@ func waitForAbsence(ctx context.Context, groups ...*conditional.Group) {
 // secondsBetween is never negative: two watches of one event may come in either order.
 func secondsBetween(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 0) }
 
-// measureInstalls creates and deletes a CRD again and again: from Established, as a watch sees it, until the group's
-// sources have synced; from the end of the CRD, as a watch sees it, until the group is dormant.
+// measureInstalls creates and deletes a CRD repeatedly. It measures from Established, as a watch sees it, until the
+// group's sources have synced, and from the end of the CRD, as a watch sees it, until the group is dormant.
 func measureInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, synced := benchKind(0), make(syncTimes, 10)
 	group := setUpGroup(mgr, "installs", conditional.Served(kind), watchKind(kind, synced))
@@ -214,8 +215,8 @@ func measureInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager) roun
 	return r
 }
 
-// measurePlainInstalls starts a plain controller as soon as discovery shows the kind. That spares it the 10 s for which it
-// pauses after it has looked too early.
+// measurePlainInstalls starts a plain controller as soon as discovery lists the kind. That avoids the pause of 10 s
+// after a start that is too early.
 func measurePlainInstalls(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind := benchKind(0)
 	var starts []float64
@@ -244,11 +245,11 @@ func (e *trialEnv) prepareKind(ctx context.Context, kind schema.GroupVersionKind
 	}
 }
 
-// measureCycles does n cycles after some that warm up, and writes what they have left behind.
+// measureCycles performs n cycles after some for warm-up, and adds the growth over them.
 func (e *trialEnv) measureCycles(ctx context.Context, n int, r roundFigures, prefix string, do func(ctx context.Context, counts bool)) {
 	warmup, leaks := max(n/20, 2), &leakSamples{}
 	takeSample := func(cycle int) {
-		e.making.Lock() // An object that is being made would be counted as a leak.
+		e.making.Lock() // An object that is being created would count as a leak.
 		defer e.making.Unlock()
 		leaks.takeSample(ctx, cycle)
 	}
@@ -263,7 +264,7 @@ func (e *trialEnv) measureCycles(ctx context.Context, n int, r roundFigures, pre
 	leaks.addTo(r, prefix)
 }
 
-// signalledGroup is a group behind a signal, with what its starts and stops took.
+// signalledGroup is a group behind a signal, with the durations of its starts and stops.
 type signalledGroup struct {
 	group         *conditional.Group
 	signal        chan bool
@@ -271,7 +272,7 @@ type signalledGroup struct {
 	starts, stops []float64
 }
 
-// newSignalledGroup makes room for all samples at once, so that they do not look like a leak.
+// newSignalledGroup allocates room for all samples at once, so that they do not look like a leak.
 func newSignalledGroup(mgr manager.Manager, name string, kind schema.GroupVersionKind, samples int) *signalledGroup {
 	s := &signalledGroup{signal: make(chan bool), synced: make(syncTimes, 10), starts: make([]float64, 0, samples), stops: make([]float64, 0, samples)}
 	s.group = setUpGroup(mgr, name, conditional.Signal(name, s.signal), watchKind(kind, s.synced))
@@ -302,7 +303,7 @@ func (s *signalledGroup) send(ctx context.Context, on bool) {
 	}
 }
 
-// measureRestarts starts and stops a group on a kind that is served all the time, and that has no other watchers.
+// measureRestarts starts and stops a group on a kind that is always served, and that has no other watchers.
 func measureRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
@@ -313,7 +314,7 @@ func measureRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager) roun
 	return r
 }
 
-// measurePlainRestarts makes a plain controller anew for each start, and removes its informer at each stop.
+// measurePlainRestarts creates a new plain controller for each start, and removes its informer at each stop.
 func measurePlainRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
@@ -330,8 +331,8 @@ func measurePlainRestarts(ctx context.Context, e *trialEnv, mgr manager.Manager)
 	return r
 }
 
-// measureShared starts and stops a group on a kind that another group watches all the time, and counts the events and
-// the restarts of that neighbour.
+// measureShared starts and stops a group on a kind that another group always watches, and counts the events and the
+// restarts of that neighbour.
 func measureShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
@@ -352,7 +353,7 @@ func measureShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundF
 	return r
 }
 
-// measurePlainShared stops a plain controller whose informer must stay, for another one uses it.
+// measurePlainShared stops a plain controller whose informer must stay, because another one uses it.
 func measurePlainShared(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	kind, r := benchKind(0), roundFigures{}
 	e.prepareKind(ctx, kind)
@@ -367,13 +368,13 @@ func measurePlainShared(ctx context.Context, e *trialEnv, mgr manager.Manager) r
 	return r
 }
 
-// eventTraffic makes events all the time, and knows which of them its source has not seen yet.
+// eventTraffic creates events continuously, and records which of them its source has not seen yet.
 type eventTraffic struct {
 	env  *trialEnv
 	kind schema.GroupVersionKind
 
 	mu      sync.Mutex
-	missing map[string]bool // by what happened, and to which object
+	missing map[string]bool // by type of the event, and object
 	made    int
 }
 
@@ -419,7 +420,7 @@ func (t *eventTraffic) noteEvent(what string) {
 	delete(t.missing, what)
 }
 
-// newSource returns a source that notes all events of the kind.
+// newSource returns a source that records all events of the kind.
 func (t *eventTraffic) newSource(mgr manager.Manager) source.Source {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return source.Kind(mgr.GetCache(), newObject(t.kind, ""), handler.TypedFuncs[*unstructured.Unstructured, reconcile.Request]{
@@ -432,9 +433,9 @@ func (t *eventTraffic) newSource(mgr manager.Manager) source.Source {
 	})
 }
 
-// countLost returns how many events have not come within 10 s, of how many.
+// countLost returns how many events have not come within 10 s, and how many were created.
 func (t *eventTraffic) countLost(ctx context.Context) (lost, made float64) {
-	// The error says only that some events are lost, as the result does.
+	// The error only means that some events are lost, as the result shows.
 	_ = wait.PollUntilContextTimeout(ctx, trafficPause, 10*time.Second, true, func(context.Context) (bool, error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -457,7 +458,7 @@ func measureStorm(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFi
 	return r
 }
 
-// measurePlainStorm starts each plain controller as soon as discovery shows its kind.
+// measurePlainStorm starts each plain controller as soon as discovery lists its kind.
 func measurePlainStorm(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	installed, r := roundFigures{}, roundFigures{}
 	withManager(ctx, mgr, func(ctx context.Context) {
@@ -483,7 +484,8 @@ func measurePlainStorm(ctx context.Context, e *trialEnv, mgr manager.Manager) ro
 	return r
 }
 
-// installStorm installs n CRDs, 16 at a time, and writes how long after the last Established the last source has synced.
+// installStorm installs n CRDs, 16 at a time, and records how long after the last Established the last source has
+// synced.
 func (e *trialEnv) installStorm(ctx context.Context, history *crdHistory, n int, synced syncTimes, r roundFigures) {
 	start := time.Now()
 	var installs errgroup.Group
@@ -510,8 +512,9 @@ func laterOf(a, b time.Time) time.Time {
 	return a
 }
 
-// measureDormant counts what groups cost whose kinds are absent all the time, beyond what a manager without groups holds. Then come
-// so many more that what all of them share, and what the process holds beside them, counts little in the memory of each.
+// measureDormant measures the cost of groups whose kinds are always absent, beyond that of a manager without groups.
+// Then it adds so many more groups that shared memory, and the rest of the process, hardly count in the memory of
+// each.
 func measureDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	withManager(ctx, e.newManager(), func(ctx context.Context) { e.before = settledUsage(ctx) })
 	more := 10 * e.DormantKinds
@@ -529,8 +532,8 @@ func measureDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) round
 	return r
 }
 
-// measurePlainDormant lets plain controllers wait for the same kinds. They wait without end, whereas those of a manager
-// would end it after two minutes.
+// measurePlainDormant has plain controllers wait for the same kinds. They wait without end, whereas those of a
+// manager would end it after two minutes.
 func measurePlainDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	r := roundFigures{}
 	withManager(ctx, mgr, func(ctx context.Context) {
@@ -544,7 +547,7 @@ func measurePlainDormant(ctx context.Context, e *trialEnv, mgr manager.Manager) 
 	return r
 }
 
-// measureIdle counts what the process does in a span of time.
+// measureIdle counts the activity of the process in a span of time.
 func (e *trialEnv) measureIdle(ctx context.Context, span time.Duration, r roundFigures, prefix string) {
 	requests, watches, errorLogs := e.counter.requests.Load(), e.counter.watches.Load(), e.counter.errors.Load()
 	start, cpu := time.Now(), usedCPU()
@@ -562,7 +565,7 @@ func (e *trialEnv) measureIdle(ctx context.Context, span time.Duration, r roundF
 // syncTimes receives the moment of every sync.
 type syncTimes chan time.Time
 
-// clear drops the moments of earlier syncs.
+// clear drops the times of earlier syncs.
 func (s syncTimes) clear() {
 	for len(s) > 0 {
 		<-s
@@ -581,7 +584,7 @@ func (s syncTimes) next(ctx context.Context) (at time.Time) {
 	return at
 }
 
-// notingSource notes when it has synced. Ours and plain controllers have the same one.
+// notingSource records when it has synced. Our controllers and plain ones use the same type.
 type notingSource struct {
 	source.SyncingSource
 	synced syncTimes
@@ -592,7 +595,7 @@ func newNotingSource(mgr manager.Manager, kind schema.GroupVersionKind, synced s
 	return notingSource{SyncingSource: source.Kind(mgr.GetCache(), newObject(kind, ""), &h), synced: synced}
 }
 
-// WaitForSync notes the moment at which the source has synced.
+// WaitForSync records the time at which the source has synced.
 func (s notingSource) WaitForSync(ctx context.Context) error {
 	err := s.SyncingSource.WaitForSync(ctx)
 	if err == nil && ctx.Err() == nil {
@@ -605,15 +608,16 @@ func idleReconciler() reconcile.Reconciler {
 	return reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
 }
 
-// watchKind sets up a controller whose only source is a noting one, with the builder of controller-runtime.
+// watchKind returns a setup function for a controller whose only source is a notingSource, with the builder of
+// controller-runtime.
 func watchKind(kind schema.GroupVersionKind, synced syncTimes) conditional.SetupFunc {
 	return func(mgr manager.Manager) error {
 		return ctrl.NewControllerManagedBy(mgr).Named("bench-" + kind.Kind).WatchesRawSource(newNotingSource(mgr, kind, synced)).Complete(idleReconciler())
 	}
 }
 
-// startPlain starts a controller beside the manager, as controller-runtime's authors advise for one that starts late.
-// stop ends it and leaves its informer to the caller.
+// startPlain starts a controller next to the manager, as controller-runtime's authors recommend for one that starts
+// late. stop ends it and leaves its informer to the caller.
 func startPlain(ctx context.Context, mgr manager.Manager, name string, s notingSource) (stop func()) {
 	c, err := controller.NewUnmanaged(name, controller.Options{
 		Reconciler: idleReconciler(), SkipNameValidation: new(true), Logger: mgr.GetLogger(), CacheSyncTimeout: 24 * time.Hour,
@@ -631,7 +635,7 @@ func startPlain(ctx context.Context, mgr manager.Manager, name string, s notingS
 	}
 }
 
-// startPlainSynced is startPlain for a kind, and returns when that has synced.
+// startPlainSynced is startPlain for a kind, and returns when its source has synced.
 func startPlainSynced(ctx context.Context, mgr manager.Manager, name string, kind schema.GroupVersionKind) (at time.Time, stop func()) {
 	synced := make(syncTimes, 1)
 	stop = startPlain(ctx, mgr, name, newNotingSource(mgr, kind, synced))

@@ -17,7 +17,8 @@ import (
 	"github.com/torpor-dev/torpor/conditional"
 )
 
-// lastDeletions is how many objects a CRD has when it is deleted, and deletionTime what a controller does for each.
+// lastDeletions is the number of objects of a CRD when it is deleted, and deletionTime the time that a controller
+// needs for each.
 const (
 	lastDeletions = 100
 	deletionTime  = 10 * time.Millisecond
@@ -43,7 +44,8 @@ func (d *deletionCounter) setUp(mgr manager.Manager) error {
 		}))
 }
 
-// countLost deletes a CRD with its objects, and returns how many deletions were not reconciled when done has returned.
+// countLost deletes a CRD with its objects, and returns how many deletions were not reconciled when done has
+// returned.
 func (d *deletionCounter) countLost(ctx context.Context, e *trialEnv, done func(context.Context)) float64 {
 	for i := range lastDeletions {
 		e.admin.createObject(ctx, benchKind(0), fmt.Sprintf("object-%d", i))
@@ -67,7 +69,7 @@ func measureDeletions(ctx context.Context, e *trialEnv, mgr manager.Manager) rou
 	return r
 }
 
-// measurePlainDeletions gives a plain controller, which never stops, the time that the work takes three times.
+// measurePlainDeletions gives a plain controller, which never stops, three times the time that the work takes.
 func measurePlainDeletions(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	d, r := &deletionCounter{}, roundFigures{}
 	e.admin.installCRD(ctx, benchKind(0))
@@ -98,14 +100,14 @@ func measureRuntime(ctx context.Context, e *trialEnv, mgr manager.Manager) round
 	return r
 }
 
-// slowCondition is Served with a report that takes its time.
+// slowCondition is Served with a slow report.
 type slowCondition struct{ conditional.Condition }
 
 func (c slowCondition) Observe(ctx context.Context, src conditional.Sources, report func(conditional.Status)) error {
 	return c.Condition.Observe(ctx, src, func(s conditional.Status) { pause(ctx, 4*time.Second); report(s) })
 }
 
-// measureSlow restarts a group beside one whose condition is slow, and busy all the time.
+// measureSlow restarts a group next to one whose condition is slow and constantly busy.
 func measureSlow(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	r := roundFigures{}
 	e.prepareKind(ctx, benchKind(0))
@@ -116,7 +118,7 @@ func measureSlow(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFig
 	return r
 }
 
-// measureProviders installs as many CRDs as a few providers of crossplane bring.
+// measureProviders installs as many CRDs as a few providers of crossplane contain.
 func measureProviders(ctx context.Context, e *trialEnv, mgr manager.Manager) roundFigures {
 	e.Storm = e.Providers
 	return renamed(measureStorm(ctx, e, mgr), "providers_")

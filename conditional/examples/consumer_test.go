@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package examples has a project as kubebuilder lays it out, in a module of its own, and the test that turns it conditional as the
-// manual says, with the library from a module proxy.
+// Package examples contains a project as kubebuilder lays it out, as a separate module, and the test that makes it
+// conditional as the manual describes, with the library from a module proxy.
 package examples
 
 import (
@@ -27,7 +27,8 @@ const (
 	guide      = "../docs/from-stock.md"
 )
 
-// TestAStockProjectTurnsConditional follows the guide. The test of the project itself starts its manager without the CRD.
+// TestAStockProjectTurnsConditional follows the guide. The test of the project itself starts its manager without the
+// CRD.
 func TestAStockProjectTurnsConditional(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
@@ -40,7 +41,7 @@ func TestAStockProjectTurnsConditional(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), command, args...)
 		cmd.Dir = project
 		cmd.Env = append(os.Environ(),
-			// What nothing has needed so far is not in the module cache.
+			// Modules that no test has needed so far are not in the module cache.
 			"GOPROXY=file://"+proxy+",file://"+filepath.Join(goEnv(t, "GOMODCACHE"), "cache", "download")+","+goEnv(t, "GOPROXY"),
 			"GOFLAGS=-mod=mod", "GOWORK=off", "GONOSUMDB=*", "GOSUMDB=off", "GOPRIVATE=")
 		out, err := cmd.CombinedOutput()
@@ -72,7 +73,7 @@ func TestAStockProjectTurnsConditional(t *testing.T) {
 	}
 }
 
-// TestTheModuleStandsAlone vets it, and runs the tests that read pages, in a folder of its own.
+// TestTheModuleStandsAlone vets the module in a separate folder, and runs its tests that read pages there.
 func TestTheModuleStandsAlone(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set: this builds the module again, as the tests with servers do")
@@ -92,7 +93,7 @@ func TestTheModuleStandsAlone(t *testing.T) {
 	}
 }
 
-// moduleFiles returns what a module proxy would have of this module, which is all but the modules in it.
+// moduleFiles returns the files that a module proxy would have of this module: all but the modules inside it.
 func moduleFiles(t *testing.T) map[string][]byte {
 	t.Helper()
 	files := map[string][]byte{}
@@ -118,7 +119,8 @@ func moduleFiles(t *testing.T) map[string][]byte {
 	return files
 }
 
-// publish makes a module proxy of files. The version names the content, since the module cache keeps what it has of a version.
+// publish creates a module proxy for files. The version names the content, because the module cache keeps the content
+// of a version.
 func publish(t *testing.T, files map[string][]byte) (proxy, version string) {
 	t.Helper()
 	sum := sha256.New()
@@ -148,7 +150,7 @@ func publish(t *testing.T, files map[string][]byte) (proxy, version string) {
 	return proxy, version
 }
 
-// forget takes the version out of the module cache, whose folders are read-only.
+// forget removes the version from the module cache, whose folders are read-only.
 func forget(t *testing.T, version string) {
 	t.Helper()
 	cached := filepath.Join(goEnv(t, "GOMODCACHE"), filepath.FromSlash(modulePath)+"@"+version)

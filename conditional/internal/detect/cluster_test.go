@@ -40,7 +40,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// patience bounds every wait of these tests; nothing in them should take a tenth of it.
+// patience limits every wait of these tests; nothing in them should take a tenth of it.
 const patience = testenv.Patience
 
 // testCluster is a real kube-apiserver with its etcd, and an administrator's client.
@@ -50,7 +50,7 @@ type testCluster struct {
 	client.Client
 }
 
-// TestOnARealAPIServer runs all tests that need one, on one.
+// TestOnARealAPIServer runs all tests that need a real server, on one server.
 func TestOnARealAPIServer(t *testing.T) {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		t.Skip("KUBEBUILDER_ASSETS is not set: it names the folder of etcd and kube-apiserver")
@@ -82,7 +82,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	}
 }
 
-// detectorLog is a detector of one user, its log, and what passes its line.
+// detectorLog is a detector of one user, its log, and the traffic on its connection.
 type detectorLog struct {
 	*Detector
 	*countingTransport
@@ -139,7 +139,7 @@ func (c *testCluster) install(t *testing.T, def *apiextensionsv1.CustomResourceD
 	testenv.Must(t, c.Create(t.Context(), def.DeepCopy()))
 }
 
-// uninstall deletes an object if it is there, and waits until it is gone.
+// uninstall deletes an object if it exists, and waits until it is gone.
 func (c *testCluster) uninstall(t *testing.T, obj client.Object) {
 	t.Helper()
 	if err := c.Delete(t.Context(), obj); client.IgnoreNotFound(err) != nil {
@@ -176,7 +176,7 @@ func (v *detectorLog) follow(i Interest) *verdictFeed {
 	return f
 }
 
-// expect returns the first verdict that is as wanted; never names a presence that must not come before.
+// expect returns the first verdict with the wanted presence; never names a presence that must not come before.
 func (f *verdictFeed) expect(what string, ok func(Verdict) bool, never ...Presence) Verdict {
 	f.t.Helper()
 	deadline := time.After(patience)
@@ -199,7 +199,7 @@ func (f *verdictFeed) expect(what string, ok func(Verdict) bool, never ...Presen
 
 func is(p Presence) func(Verdict) bool { return func(v Verdict) bool { return v.Presence == p } }
 
-// countingTransport counts requests and can be cut.
+// countingTransport counts requests and can be cut off.
 type countingTransport struct {
 	next http.RoundTripper
 
@@ -237,7 +237,7 @@ func (l *countingTransport) count(text string) int {
 	return n
 }
 
-// cut breaks all watches, as a proxy does that restarts.
+// cut breaks all watches, like a proxy that restarts.
 func (l *countingTransport) cut() {
 	l.mu.Lock()
 	var all []*body
@@ -301,7 +301,7 @@ func testLifeOfACRD(t *testing.T, c *testCluster) {
 	t.Logf("established until reported: median %s, worst %s; %d requests in %d cycles: %v", took[len(took)/2], took[len(took)-1], v.count(""), len(took), v.ProbeCounts())
 }
 
-// established creates a CRD and returns when the server said that it is established.
+// established creates a CRD and returns when the server has established it.
 func (c *testCluster) established(t *testing.T, def *apiextensionsv1.CustomResourceDefinition) time.Time {
 	if err := c.Create(t.Context(), def.DeepCopy()); err != nil {
 		t.Error(err)
@@ -315,7 +315,7 @@ func (c *testCluster) established(t *testing.T, def *apiextensionsv1.CustomResou
 	return time.Time{}
 }
 
-// stormSize is how many CRDs are installed at once: ten kinds in each group.
+// stormSize is the number of CRDs that are installed at once: ten kinds in each group.
 const stormSize = 100
 
 func testStorm(t *testing.T, c *testCluster) {
@@ -398,9 +398,9 @@ func testRevokedRight(t *testing.T, c *testCluster) {
 	c.install(t, def)
 	served := f.expect("service", is(Served))
 	c.uninstall(t, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "revoked"}})
-	v.cut() // A right is only asked for when a watch begins: a server leaves the one under way alone.
+	v.cut() // A right is only checked when a watch begins: a server does not end an open one.
 	for len(v.lines()) == 0 {
-		select { // The authorizer hears of the change a moment later.
+		select { // The authorizer learns of the change a moment later.
 		case got := <-f.verdicts:
 			if got.Presence == Absent || got.Presence == Served && got.Identity != served.Identity {
 				t.Fatalf("got %+v after %+v", got, served)
@@ -455,7 +455,7 @@ func testAggregatedAPI(t *testing.T, c *testCluster) {
 
 	backend.CloseClientConnections()
 	backend.Close()
-	c.poke(t, registration) // The server itself looks at its backends every half minute.
+	c.poke(t, registration) // The server itself checks its backends every half minute.
 	lost := f.expect("doubt", is(Unclear), Absent)
 	t.Logf("unavailable: %s", lost.Message)
 	v.quietUnless(f, Absent)
@@ -481,7 +481,7 @@ func apiService(gvk schema.GroupVersionKind, service string, port int) *unstruct
 	}}
 }
 
-// poke changes an object without meaning.
+// poke makes a meaningless change to an object.
 func (c *testCluster) poke(t *testing.T, obj client.Object) {
 	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"annotations":{"poked":%q}}}`, t.Name()))
@@ -526,11 +526,11 @@ func startBackend(t *testing.T, gvk schema.GroupVersionKind, address string) *ht
 func answer(what any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(what) // Whoever asked may be gone.
+		_ = json.NewEncoder(w).Encode(what) // The client may be gone.
 	}
 }
 
-// quietUnless looks on for as many looks as would be believed, if they were misses.
+// quietUnless waits for as many queries as would be believed if they were misses.
 func (v *detectorLog) quietUnless(f *verdictFeed, bad Presence) {
 	v.t.Helper()
 	before := v.ProbeCounts()["unreadable"]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package detect finds out whether an API server serves given kinds, and when that changes. A metadata-only watch of
-// the CRDs wakes it, discovery decides, a watch probe makes sure that informers will sync; idle, it makes no request.
+// Package detect determines whether an API server serves given kinds, and detects changes. A metadata-only watch of
+// CRDs triggers it, a query of discovery decides, and a watch probe ensures that informers will sync. While idle, it
+// makes no requests.
 package detect
 
 import (
@@ -18,25 +19,26 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Interest is what a subscriber wants to know, and how the detector may find it out; it was checked where it was given. Where a watch is forbidden,
-// discovery is asked instead: after 10 s, then ever more rarely down to once a minute while nothing changes.
+// Interest describes the kinds that a subscriber follows, and how the detector may find them. The caller has
+// validated it. Where a watch is forbidden, the detector queries discovery instead: first after 10 s, then at growing
+// intervals of up to one minute while nothing changes.
 type Interest struct {
 	Kinds []schema.GroupVersionKind
-	// Poll, when it is not 0, asks discovery at this interval, and at no other time, instead of watching.
+	// Poll, if not 0, queries discovery at this interval only, instead of watching.
 	Poll time.Duration
-	// CRDs, when there are some, are the names of the only CRDs that may be watched.
+	// CRDs, if not empty, are the names of the only CRDs that may be watched.
 	CRDs []string
 	// APIServices also watches APIServices, for kinds of aggregated API servers.
 	APIServices bool
 }
 
-// WithKinds is an interest in these kinds that may be looked for in the same way.
+// WithKinds returns an interest in these kinds with the same options.
 func (i Interest) WithKinds(kinds ...schema.GroupVersionKind) Interest {
 	i.Kinds = kinds
 	return i
 }
 
-// watchTargets are the watches that the interest needs.
+// watchTargets returns the watches that the interest needs.
 func (i Interest) watchTargets() []watchTarget {
 	if i.Poll > 0 {
 		return nil
@@ -54,8 +56,9 @@ func (i Interest) watchTargets() []watchTarget {
 	return all
 }
 
-// Detector tells many subscribers which kinds one API server serves. It works while there are subscribers: a goroutine or a
-// few hold each watch, and up to maxConcurrentLooks look at the server when a look is due.
+// Detector reports to any number of subscribers which kinds one API server serves. It works only while it has
+// subscribers: one or a few goroutines hold each watch, and up to maxConcurrentLooks more query the server when a
+// query is due.
 type Detector struct {
 	server   apiServer
 	log      logr.Logger
@@ -65,10 +68,10 @@ type Detector struct {
 	session *detectionSession // nil without subscribers
 
 	refusalsMu     sync.Mutex
-	loggedRefusals map[watchTarget]bool // the watches that are not allowed, as the log says
+	loggedRefusals map[watchTarget]bool // the forbidden watches that were logged
 }
 
-// New returns a detector that has not made a request yet. It uses hc for all of them, and never closes it.
+// New returns a detector that has not made a request yet. It uses hc for all its requests, and never closes it.
 func New(cfg *rest.Config, hc *http.Client, log logr.Logger) (*Detector, error) {
 	w, err := newRESTServer(cfg, hc)
 	if err != nil {
@@ -82,10 +85,11 @@ func newDetector(w apiServer, log logr.Logger) *Detector {
 	return &Detector{server: w, log: log, outcomes: counts, loggedRefusals: map[watchTarget]bool{}}
 }
 
-// Subscribe returns a channel of the verdicts on the kinds, in their order. It has what is known already at once, without a
-// request, then whatever changes: only the latest verdicts wait, so a slow subscriber delays nobody. Changed, unless it is nil,
-// is called when they wait, and must not call the detector. Cancel closes the
-// channel and, after the last subscriber's, returns when the detector's goroutines have ended. It may be called more than once.
+// Subscribe returns a channel of the verdicts on the kinds, in their order. The channel has the known verdicts at
+// once, without a request, and then receives every change. It buffers only the latest verdicts, so that a slow
+// subscriber delays no other. Changed, unless it is nil, is called when new verdicts are available, and must not call
+// the detector. Cancel closes the channel. The last subscriber's Cancel returns when the detector's goroutines have
+// ended. It may be called more than once.
 func (d *Detector) Subscribe(i Interest, changed func()) (verdicts <-chan []Verdict, cancel func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,8 +114,8 @@ func (d *Detector) unsubscribe(l *detectionSession, s *presenceSubscriber) {
 	}
 }
 
-// KnownVerdict returns the last verdict on a kind that was not Unclear, and false when there is none: a server that cannot be asked
-// has taken nothing back. It makes no request.
+// KnownVerdict returns the last verdict on a kind that was not Unclear; isKnown is false if there was none. An
+// unreachable server does not change it. It makes no request.
 func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (v Verdict, isKnown bool) {
 	d.readSession(func(l *detectionSession) {
 		if t := l.kindOf(gvk); t != nil {
@@ -121,7 +125,7 @@ func (d *Detector) KnownVerdict(gvk schema.GroupVersionKind) (v Verdict, isKnown
 	return v, isKnown
 }
 
-// readSession calls read with the lock of the session, if there is one.
+// readSession calls read with the lock of the session, if there is a session.
 func (d *Detector) readSession(read func(*detectionSession)) {
 	d.mu.Lock()
 	l := d.session
@@ -133,8 +137,8 @@ func (d *Detector) readSession(read func(*detectionSession)) {
 	}
 }
 
-// ProbeCounts returns how many requests were made to discovery and to the kinds, by their result: served, absent,
-// initializing or unreadable. Those of the watches do not count.
+// ProbeCounts returns the number of requests to discovery and to the kinds, by their result: served, absent,
+// initializing or unreadable. Watches do not count.
 func (d *Detector) ProbeCounts() map[string]uint64 {
 	counts := map[string]uint64{}
 	for outcome, n := range d.outcomes {
@@ -143,7 +147,7 @@ func (d *Detector) ProbeCounts() map[string]uint64 {
 	return counts
 }
 
-// RefusedWatches counts the watches that are not allowed, by their resource.
+// RefusedWatches returns the number of forbidden watches by resource.
 func (d *Detector) RefusedWatches() map[string]int {
 	counts := map[string]int{crdResource: 0, apiServiceResource: 0}
 	d.readSession(func(l *detectionSession) {
@@ -156,7 +160,7 @@ func (d *Detector) RefusedWatches() map[string]int {
 	return counts
 }
 
-// logRefusal logs that a watch is not allowed, or that it is allowed again when there is no error.
+// logRefusal logs that a watch is forbidden, or, without an error, that it is allowed again.
 func (d *Detector) logRefusal(t watchTarget, err error) {
 	d.refusalsMu.Lock()
 	defer d.refusalsMu.Unlock()
@@ -172,29 +176,30 @@ func (d *Detector) logRefusal(t watchTarget, err error) {
 	}
 }
 
-// maxConcurrentLooks is how many requests may be under way: one that is slow must not hold up the others.
+// maxConcurrentLooks is the maximum number of concurrent queries: a slow query must not delay the others.
 const maxConcurrentLooks = 8
 
 // apiServer is the part of the API server that the detector needs; tests simulate it.
 type apiServer interface {
-	// discoverKinds returns a result for each kind of the group version, and none when it is not served.
+	// discoverKinds returns a result for each kind of the group version, and none if the version is not served.
 	discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error)
-	// probeWatch reports whether a resource can be watched already.
+	// probeWatch reports whether a resource can already be watched.
 	probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error)
-	// runWatch feeds a watch until ctx ends, or until it has refused it.
+	// runWatch feeds a watch until ctx ends, or until the server refuses the watch.
 	runWatch(ctx context.Context, w *resourceWatch)
-	// discoveryVersion changes with what the server serves, and is empty when it does not say; last is the former answer.
+	// discoveryVersion returns a value that changes with the served kinds, and is empty if the server has none; last
+	// is the previous value.
 	discoveryVersion(ctx context.Context, last string) (string, error)
 }
 
-// detectionSession is the detector's work from the first subscriber to the last. Whoever changes its state publishes the
-// changes before the lock is released.
+// detectionSession is the detector's work from the first subscriber to the last. Code that changes its state
+// publishes the changes before it releases the lock.
 type detectionSession struct {
 	detector *Detector
-	stop     chan struct{} // closed with the last subscriber
+	stop     chan struct{} // closed by the last subscriber
 	workers  sync.WaitGroup
 
-	mu          sync.Mutex // of everything below, and of what it points to
+	mu          sync.Mutex // guards the fields below and the objects to which they point
 	subscribers int
 	versions    map[schema.GroupVersion]*versionState
 	watches     map[watchTarget]*resourceWatch
@@ -202,10 +207,10 @@ type detectionSession struct {
 	runningJobs int
 	discovered  *string // the version of discovery at the last check; nil before the first
 
-	// What is to be published.
+	// Changes to publish.
 	unopened    []*resourceWatch
 	rescheduled []*versionState
-	outdated    map[*presenceSubscriber]struct{} // they have not got the present verdicts
+	outdated    map[*presenceSubscriber]struct{} // subscribers that have not received the current verdicts
 }
 
 func newDetectionSession(d *Detector) *detectionSession {
@@ -219,10 +224,10 @@ func newDetectionSession(d *Detector) *detectionSession {
 	return l
 }
 
-// lifetime ends with the last subscriber.
+// lifetime returns a context that ends with the last subscriber.
 func (l *detectionSession) lifetime() context.Context { return wait.ContextForChannel(l.stop) }
 
-// publishChanges leaves the verdicts for their subscribers, opens new watches, and starts what is due.
+// publishChanges stores the verdicts for their subscribers, opens new watches, and starts due queries.
 func (l *detectionSession) publishChanges() {
 	if l.lifetime().Err() != nil {
 		return // Nothing may start any more: the last subscriber waits for the workers.
@@ -247,13 +252,13 @@ func (l *detectionSession) startDueLooks() {
 	l.launchJobs()
 }
 
-// awaitLook starts a look that is due, or a timer.
+// awaitLook starts a due query, or a timer for it.
 func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
 	switch {
 	case b.isLooking || b.next.IsZero() || l.versions[b.gv] != b:
 	case !now.Before(b.next):
-		// From here on scheduleLook only notes the next time: of two looks at once the older answer could be judged
-		// last.
+		// From here on, scheduleLook only records the next time: with two concurrent queries, the older answer could
+		// be judged last.
 		b.isLooking, b.next = true, time.Time{}
 		l.jobs = append(l.jobs, b.look)
 	case b.timer == nil:
@@ -268,7 +273,7 @@ func (l *detectionSession) awaitLook(b *versionState, now time.Time) {
 	}
 }
 
-// launchJobs starts jobs as far as there is room; each one that ends makes room for another.
+// launchJobs starts jobs up to the limit; each job that ends makes room for another.
 func (l *detectionSession) launchJobs() {
 	for l.runningJobs < maxConcurrentLooks && len(l.jobs) > 0 && l.lifetime().Err() == nil {
 		job := l.jobs[0]
@@ -284,7 +289,7 @@ func (l *detectionSession) launchJobs() {
 	}
 }
 
-// handleChange makes looks due at the kinds that an event may concern.
+// handleChange makes queries due for the kinds that an event may concern.
 func (l *detectionSession) handleChange(c objectChange) {
 	now := time.Now()
 	first, group, _ := strings.Cut(c.name, ".")
@@ -301,21 +306,22 @@ func (l *detectionSession) handleChange(c objectChange) {
 	}
 }
 
-// noteChange records that the kind goes with its CRD, or with its APIService unless the API server made that by itself.
+// noteChange records a deletion of the kind with its CRD, or with its APIService unless the API server created that
+// itself.
 func (t *kindState) noteChange(c objectChange, now time.Time) {
 	plural, _, _ := strings.Cut(c.name, ".")
 	switch {
 	case !c.isDeleted:
 	case c.resource == apiServiceResource && !c.old.automanaged:
 		t.history = t.history.noteDeletion("", now)
-		t.judgements++ // The result of a probe that is under way is stale.
+		t.judgements++ // The result of a probe in progress is outdated.
 	case c.resource == crdResource && t.history.identity != "" && t.history.lastSeen.plural == plural:
 		t.history = t.history.noteDeletion(c.old.uid, now)
 		t.judgements++
 	}
 }
 
-// addCRDFacts adds to the result of a look what the watches know of the kind's CRD.
+// addCRDFacts adds the facts about the kind's CRD that the watches have to the result of a query.
 func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 	s.crdKnown, s.uid, s.terminating = false, "", false
 	crd := s.plural + "." + group
@@ -325,9 +331,9 @@ func (l *detectionSession) addCRDFacts(s lookResult, group string) lookResult {
 	return s
 }
 
-// watchOfCRD returns the watch that has listed a CRD; nil if there is none.
+// watchOfCRD returns the watch that has listed a CRD; nil without one.
 func (l *detectionSession) watchOfCRD(crd string) *resourceWatch {
-	// One watch of all CRDs is as good as one of this CRD alone.
+	// A watch of all CRDs is as good as a watch of this CRD.
 	for _, of := range []watchTarget{{resource: crdResource}, {resource: crdResource, name: crd}} {
 		if w := l.watches[of]; w != nil && w.isSynced && !w.isRefused {
 			return w
@@ -336,7 +342,7 @@ func (l *detectionSession) watchOfCRD(crd string) *resourceWatch {
 	return nil
 }
 
-// mayHaveMissedDeletion reports whether the CRD of a kind may have gone while its watch is away.
+// mayHaveMissedDeletion reports whether the CRD of a kind may have been deleted while its watch was down.
 func (l *detectionSession) mayHaveMissedDeletion(t *kindState) bool {
 	if t.history.lastSeen == nil {
 		return false
@@ -352,20 +358,20 @@ type kindState struct {
 	history     kindHistory
 	verdict     Verdict
 	known       Verdict // the last one that was not Unclear
-	judgements  uint64  // counts verdicts; one that is given while a probe is under way makes the probe's result stale
-	isProbing   bool    // a watch probe is under way
+	judgements  uint64  // counts verdicts; a verdict during a probe makes the probe's result outdated
+	isProbing   bool    // a watch probe is in progress
 }
 
 type presenceSubscriber struct {
 	poll      time.Duration
-	verdicts  chan []Verdict // has room for the latest ones
+	verdicts  chan []Verdict // has room for the latest verdicts
 	changed   func()         // may be nil
-	kinds     []*kindState   // in the order of the interest's kinds
+	kinds     []*kindState   // in the order of the interest
 	watches   []*resourceWatch
 	isRemoved bool
 }
 
-// leaveVerdicts leaves the present verdicts in the place of those that the subscriber has not taken yet.
+// leaveVerdicts replaces the verdicts that the subscriber has not received yet by the current ones.
 func (s *presenceSubscriber) leaveVerdicts() {
 	verdicts := make([]Verdict, len(s.kinds))
 	for i, t := range s.kinds {
@@ -375,13 +381,14 @@ func (s *presenceSubscriber) leaveVerdicts() {
 	case <-s.verdicts:
 	default:
 	}
-	s.verdicts <- verdicts // There is room: nothing else sends, and this is done with the lock held.
+	s.verdicts <- verdicts // There is room: nothing else sends, and the lock is held.
 	if s.changed != nil {
 		s.changed()
 	}
 }
 
-// hasSettledWatches reports whether looks may begin: a look needs to know the CRDs that the watches have listed.
+// hasSettledWatches reports whether queries may begin: their results are judged with the CRDs that the watches have
+// listed.
 func (s *presenceSubscriber) hasSettledWatches() bool {
 	return !slices.ContainsFunc(s.watches, func(w *resourceWatch) bool { return !w.isSynced && !w.isRefused })
 }
@@ -413,7 +420,7 @@ func (l *detectionSession) addSubscriber(s *presenceSubscriber, i Interest, now 
 	l.publishChanges()
 }
 
-// kindOf returns the state of a kind, nil if there is none.
+// kindOf returns the state of a kind; nil if it is not followed.
 func (l *detectionSession) kindOf(gvk schema.GroupVersionKind) *kindState {
 	b := l.versions[gvk.GroupVersion()]
 	if b == nil {
@@ -438,14 +445,14 @@ func (l *detectionSession) stateOfKind(gvk schema.GroupVersionKind) *kindState {
 	}
 	t := &kindState{
 		kind: gvk.Kind, version: b,
-		verdict: Verdict{Reason: ReasonDetecting, Message: "the API server has not been asked yet"},
+		verdict: Verdict{Reason: ReasonDetecting, Message: "the API server has not been queried yet"},
 	}
 	b.kinds = append(b.kinds, t)
 	return t
 }
 
-// scheduleFirstLooks makes the first looks due. Where a watch knows CRDs of the group, the event that makes a kind served
-// may have come before the subscription, so that none follows.
+// scheduleFirstLooks makes the first queries due. If a watch has CRDs of the group, the event that makes a kind
+// served may have come before the subscription, so that no further event follows.
 func (l *detectionSession) scheduleFirstLooks(s *presenceSubscriber, now time.Time) {
 	for _, t := range s.kinds {
 		if b := t.version; t.judgements == 0 {
@@ -455,8 +462,8 @@ func (l *detectionSession) scheduleFirstLooks(s *presenceSubscriber, now time.Ti
 	}
 }
 
-// removeSubscriber drops a subscriber with the watches and kinds that no other one needs, and reports whether it was the
-// last one. It may be called again.
+// removeSubscriber removes a subscriber, together with the watches and kinds that no other one needs, and reports
+// whether it was the last one. It may be called again.
 func (l *detectionSession) removeSubscriber(s *presenceSubscriber, now time.Time) (last bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -504,7 +511,7 @@ func withoutElement[E comparable](all []E, gone E) []E {
 	return slices.DeleteFunc(all, func(e E) bool { return e == gone })
 }
 
-// updateSchedule derives from a version's subscribers how it may be looked at.
+// updateSchedule determines from a version's subscribers how it may be queried.
 func (l *detectionSession) updateSchedule(b *versionState, now time.Time) {
 	b.pollInterval, b.hasWatchers, b.needsFallback = 0, false, false
 	for _, t := range b.kinds {
@@ -518,14 +525,14 @@ func (l *detectionSession) updateSchedule(b *versionState, now time.Time) {
 		}
 	}
 	next := b.next
-	// The event of a watch would have caused the next look, and the watch is forbidden.
+	// The event of a watch would have triggered the next query, and the watch is forbidden.
 	if b.needsFallback && next.IsZero() {
 		next = now.Add(pollMin)
 	}
 	l.scheduleLook(b, b.limitByPoll(next, now))
 }
 
-// scheduleLook plans a look, unless a sooner one is planned; one under way is not disturbed.
+// scheduleLook schedules a query, unless an earlier one is scheduled; a query in progress is not affected.
 func (l *detectionSession) scheduleLook(b *versionState, at time.Time) {
 	if at.IsZero() || l.versions[b.gv] != b || !b.next.IsZero() && b.next.Before(at) {
 		return

@@ -13,13 +13,13 @@ import (
 
 const lookTimeout = 10 * time.Second
 
-// lookAtVersion asks discovery for a group version and judges all its kinds by the answer.
+// lookAtVersion queries discovery for a group version and judges all its kinds by the answer.
 func (l *detectionSession) lookAtVersion(b *versionState) {
 	ctx := l.lifetime()
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
 	found, err := l.detector.server.discoverKinds(short, b.gv)
 	cancel()
-	// The loop has ended, so an error of the request says nothing about the server.
+	// The session has ended, so that an error of the request is no information about the server.
 	if ctx.Err() != nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (l *detectionSession) lookAtVersion(b *versionState) {
 	l.scheduleAfterLook(b, f, now)
 }
 
-// LookUp asks discovery for a kind that need not have a subscriber. Its verdict is Served, or Absent.
+// LookUp queries discovery for a kind that need not have a subscriber. Its verdict is Served or Absent.
 func (d *Detector) LookUp(ctx context.Context, gvk schema.GroupVersionKind) (Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -66,13 +66,13 @@ func (d *Detector) LookUp(ctx context.Context, gvk schema.GroupVersionKind) (Ver
 	return Verdict{Presence: Served, Plural: s.plural, Namespaced: s.scope == "Namespaced"}, nil
 }
 
-// checkDiscovery looks at everything when the server serves something else than at the last check: nothing tells of kinds without
-// a CRD, nor of what changes while a watch is lost.
+// checkDiscovery queries everything if the server serves other kinds than at the last check: no event reports kinds
+// without a CRD, or changes while a watch is down.
 func (l *detectionSession) checkDiscovery() {
 	l.mu.Lock()
 	last, mayAsk := l.discovered, false
 	for _, b := range l.versions {
-		mayAsk = mayAsk || b.hasWatchers // Those that poll want no other request.
+		mayAsk = mayAsk || b.hasWatchers // Subscribers that poll want no other requests.
 	}
 	l.mu.Unlock()
 	var now string
@@ -114,7 +114,7 @@ func (l *detectionSession) lookIfIdle(b *versionState) {
 	}
 }
 
-// judgeOrProbe judges the result of a look. A kind that is served but not known yet is probed before.
+// judgeOrProbe judges the result of a query. A served kind that was not served before is probed first.
 func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Time) lookSummary {
 	if s.outcome != outcomePresent {
 		s.mayBeDeleted = s.outcome == outcomeMissing && l.mayHaveMissedDeletion(t)
@@ -133,7 +133,7 @@ func (l *detectionSession) judgeOrProbe(t *kindState, s lookResult, now time.Tim
 	return lookSummary{isProbing: true}
 }
 
-// probeKind probes a kind and judges it, unless it was judged otherwise meanwhile.
+// probeKind probes a kind and judges it, unless it was judged otherwise in the meantime.
 func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) {
 	ctx := l.lifetime()
 	short, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -154,14 +154,14 @@ func (l *detectionSession) probeKind(t *kindState, s lookResult, judged uint64) 
 	t.isProbing = false
 	now := time.Now()
 	f := lookSummary{isOpen: true, isMissing: true}
-	// An event or another look may have come during the probe, or a new subscription have replaced the state of the
-	// kind.
+	// During the probe, an event or another query may have come, or a new subscription may have replaced the state of
+	// the kind.
 	b := t.version
 	if slices.Contains(b.kinds, t) && t.judgements == judged && (s.outcome != outcomePresent || l.addCRDFacts(s, b.gv.Group) == s) {
 		f = l.judgeKind(t, s, now)
 	}
 	if soon := now.Add(b.pause); !b.isLooking && (b.next.IsZero() || f.isOpen && soon.Before(b.next)) {
-		// A look that is under way plans the next one when it ends, so this must not plan another.
+		// A query in progress schedules the next one when it ends, so that this code must not schedule another.
 		l.scheduleLook(b, b.planNextLook(f, now))
 	}
 	l.publishChanges()
@@ -183,7 +183,7 @@ func (l *detectionSession) judgeKind(t *kindState, s lookResult, now time.Time) 
 	return f
 }
 
-// scheduleAfterLook plans the next look, unless an event made one due during this one.
+// scheduleAfterLook schedules the next query, unless an event made one due during this one.
 func (l *detectionSession) scheduleAfterLook(b *versionState, f lookSummary, now time.Time) {
 	next := b.next
 	if next.IsZero() || now.Before(next) {
@@ -196,9 +196,10 @@ func (l *detectionSession) scheduleAfterLook(b *versionState, f lookSummary, now
 	l.publishChanges()
 }
 
-// After an event on a CRD of a group the server is looked at again and again, since it begins or ceases to serve the kind
-// a little later than it sends the event: 2 ms, 4 ms, 8 ms … for settleSpan. While a kind of a new CRD is awaited the pauses stay
-// short for eagerSpan: what is installed under load is served after a hundred milliseconds, not after two hundred.
+// After an event on a CRD of a group, the server is queried repeatedly, because it begins or ceases to serve the kind
+// a little later than it sends the event: after 2 ms, 4 ms, 8 ms … for settleSpan. While a kind of a new CRD is
+// awaited, the pauses stay short for eagerSpan: a CRD that is installed under load is served after a hundred
+// milliseconds, not after two hundred.
 const (
 	firstPause = 2 * time.Millisecond
 	eagerPause = 32 * time.Millisecond
@@ -209,35 +210,35 @@ const (
 	pollMin    = 10 * time.Second // doubled up to pollMax while nothing changes
 	pollMax    = time.Minute
 
-	discoveryInterval = 5 * time.Minute // between two checks whether anything else is served; a check costs no look when nothing is
+	discoveryInterval = 5 * time.Minute // between two checks for other served kinds; a check causes no query if nothing has changed
 )
 
-// versionState is one group version: one look at it answers for all its kinds.
+// versionState is the state of one group version: one query covers all its kinds.
 type versionState struct {
 	gv        schema.GroupVersion
 	kinds     []*kindState
-	isLooking bool        // a look is under way or about to start
-	next      time.Time   // of the next look; zero: none is due
-	timer     *time.Timer // of the next look
-	look      func()      // looks at it
+	isLooking bool        // a query is in progress or about to start
+	next      time.Time   // time of the next query; zero if none is due
+	timer     *time.Timer // for the next query
+	look      func()      // performs the query
 
-	mayHaveMissedEvents bool      // events of CRDs may have come before the first look
-	settlesAt           time.Time // the end of the looks after an event
-	crdCreatedAt        time.Time // a CRD of the group was created
-	eagerUntil          time.Time // the end of the short pauses
+	mayHaveMissedEvents bool      // events of CRDs may have come before the first query
+	settlesAt           time.Time // end of the queries after an event
+	crdCreatedAt        time.Time // when a CRD of the group was created
+	eagerUntil          time.Time // end of the short pauses
 	pause               time.Duration
 
 	pollInterval  time.Duration // the shortest Poll of its subscribers, 0 without one
-	hasWatchers   bool          // a subscriber watches
-	needsFallback bool          // a subscriber would watch, but may not
-	fallbackPause time.Duration // of the fallback
+	hasWatchers   bool          // some subscriber watches
+	needsFallback bool          // some subscriber would watch, but must not
+	fallbackPause time.Duration // pause of the fallback
 }
 
-// lookSummary decides when the next look comes.
+// lookSummary is the input for the time of the next query.
 type lookSummary struct {
 	isOpen     bool // a verdict is open
 	isMissing  bool // a kind is not served
-	isProbing  bool // the result of a probe is to come
+	isProbing  bool // a probe is in progress
 	hasChanged bool // a verdict has changed
 }
 
@@ -248,21 +249,22 @@ func (f lookSummary) mergeWith(other lookSummary) lookSummary {
 	}
 }
 
-// noteEvent restarts the short pauses: after an event looks are due at once and again soon.
+// noteEvent restarts the short pauses: after an event, queries are due at once and repeatedly.
 func (b *versionState) noteEvent(came bool, now time.Time) {
 	if came {
 		b.crdCreatedAt = now
 	}
 	b.pause, b.settlesAt = firstPause, now.Add(settleSpan)
-	// A new CRD is established by later events, and each of them may be the one that makes the kind served.
+	// A new CRD is established by later events, and each of these may make the kind served.
 	if !b.crdCreatedAt.IsZero() && now.Before(b.crdCreatedAt.Add(settleSpan)) {
 		b.eagerUntil = now.Add(eagerSpan)
 	}
 }
 
-// planNextLook returns when to look again after a look, and zero when only an event shall be the reason.
+// planNextLook returns the time of the next query; zero if only an event is to trigger it.
 func (b *versionState) planNextLook(f lookSummary, now time.Time) time.Time {
-	// The event may have come before the first look, and the kind may be served a moment later without another one.
+	// The event may have come before the first query, and the kind may be served a moment later without another
+	// event.
 	if b.mayHaveMissedEvents && f.isMissing {
 		b.noteEvent(false, now)
 	}

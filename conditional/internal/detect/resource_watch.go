@@ -20,30 +20,30 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// The resources that wake the detector.
+// The resources whose changes trigger the detector.
 const (
 	crdResource        = "customresourcedefinitions" // of apiextensions.k8s.io/v1, named <plural>.<group>
 	apiServiceResource = "apiservices"               // of apiregistration.k8s.io/v1, named <version>.<group>
 )
 
-// automanaged marks the APIServices that the API server makes by itself, as for every group version of a CRD.
+// automanaged marks the APIServices that the API server creates itself, as for every group version of a CRD.
 const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 
-// watchTarget is what one watch sees: all objects of a resource, or the one of that name.
+// watchTarget is the target of one watch: all objects of a resource, or the one of that name.
 type watchTarget struct{ resource, name string }
 
-// resourceWatch is a reflector's store. It keeps few facts of an object, and passes changes on.
+// resourceWatch is a reflector's store. It keeps a few facts of each object, and passes on changes.
 type resourceWatch struct {
 	session     *detectionSession
 	target      watchTarget
 	subscribers map[*presenceSubscriber]struct{}
-	stop        context.CancelFunc // nil until it is opened
+	stop        context.CancelFunc // nil until the watch is opened
 	isClosed    bool
 	objects     map[string]objectFacts
 	isSynced    bool          // the objects were listed
-	isAway      bool          // it was broken, and nothing has come since: events may be missing
-	isRefused   bool          // the watch is not allowed; its objects are outdated
-	retryPause  time.Duration // after the last refusal
+	isAway      bool          // the watch broke, and nothing has come since: events may be missing
+	isRefused   bool          // the watch is forbidden; its objects are outdated
+	retryPause  time.Duration // pause after the last refusal
 }
 
 var (
@@ -53,19 +53,19 @@ var (
 
 type objectFacts struct {
 	uid         string
-	version     string // of the resource; a list after a gap differs in nothing else when the spec has changed
+	version     string // of the resource; after a gap, only this shows that the spec has changed
 	terminating bool
 	automanaged bool
 }
 
-// objectChange is one event: an object came, went, did both, or has another state.
+// objectChange is one event: an object was created, deleted, both, or has another state.
 type objectChange struct {
 	resource, name       string
 	isDeleted, isCreated bool
-	old                  objectFacts // of what is gone
+	old                  objectFacts // facts of the deleted object
 }
 
-// stripMetadata drops what the detector does not need: some CRDs carry a hundred kilobytes of annotations.
+// stripMetadata removes fields that the detector does not need: some CRDs carry a hundred kilobytes of annotations.
 func stripMetadata(obj any) (any, error) {
 	m, ok := obj.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -109,7 +109,7 @@ func (w *resourceWatch) applyObject(obj any, gone bool) error {
 	return nil
 }
 
-// Bookmark comes when there was no event for a minute.
+// Bookmark is called if there was no event for a minute.
 func (w *resourceWatch) Bookmark(string) error {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -128,7 +128,7 @@ func (w *resourceWatch) Replace(items []any, _ string) error {
 			now[m.Name] = m
 		}
 	}
-	// The first list changes nothing: the looks that wait for it will see the objects.
+	// The first list is not a change: the queries that wait for it will see the objects.
 	if !w.isSynced || w.isRefused {
 		clear(w.objects)
 		for name, m := range now {
@@ -172,7 +172,7 @@ func extractFacts(m *metav1.PartialObjectMetadata) objectFacts {
 	return objectFacts{uid: string(m.UID), version: m.ResourceVersion, terminating: m.DeletionTimestamp != nil, automanaged: auto}
 }
 
-// resumeSubscribers starts the looks of subscribers that waited for the watch, once it has listed or is refused.
+// resumeSubscribers starts the queries of subscribers that waited for the watch, once it has listed or is refused.
 func (w *resourceWatch) resumeSubscribers() {
 	now := time.Now()
 	for s := range w.subscribers {
@@ -189,8 +189,8 @@ func (w *resourceWatch) resumeSubscribers() {
 	w.session.publishChanges()
 }
 
-// giveUp ends a watch that is not allowed, and tries again as often as discovery is asked instead: a role may be bound after the
-// start of the process.
+// giveUp ends a forbidden watch. It is tried again whenever discovery is queried instead: a role may be bound after
+// the start of the process.
 func (w *resourceWatch) giveUp(err error) {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -219,7 +219,7 @@ func (w *resourceWatch) reopen() {
 	w.session.publishChanges()
 }
 
-// noteDisconnect schedules looks while the watch is broken, since its events do not come.
+// noteDisconnect schedules queries while the watch is broken, since its events do not come.
 func (w *resourceWatch) noteDisconnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -227,15 +227,16 @@ func (w *resourceWatch) noteDisconnect() {
 	w.lookAtIdleKinds()
 }
 
-// noteEarlyEnd is for a watch that ends before its time, with a server that stops perhaps.
+// noteEarlyEnd handles a watch that ends early, perhaps because the server stops.
 func (w *resourceWatch) noteEarlyEnd() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
 	w.isAway = true
 }
 
-// noteConnect schedules looks after a watch that was away: the server may be another one, and serve other kinds. What was missing
-// until now is counted anew, since the event that tells why comes soon; a server that has just started takes seconds for that.
+// noteConnect schedules queries after a watch was down: the server may be another one, and serve other kinds. Misses
+// are counted from zero again, because the event that explains them comes soon; a server that has just started takes
+// seconds for that.
 func (w *resourceWatch) noteConnect() {
 	w.session.mu.Lock()
 	defer w.session.mu.Unlock()
@@ -274,7 +275,7 @@ func (w *resourceWatch) stopReflector() {
 	}
 }
 
-// knowsVersion reports whether the watch has seen a CRD of the group, or the APIService of the version.
+// knowsVersion reports whether the watch has listed a CRD of the group, or the APIService of the version.
 func (w *resourceWatch) knowsVersion(gv schema.GroupVersion) bool {
 	if w.target.resource == apiServiceResource {
 		_, ok := w.objects[gv.Version+"."+gv.Group]
@@ -288,8 +289,8 @@ func (w *resourceWatch) knowsVersion(gv schema.GroupVersion) bool {
 	return false
 }
 
-// runWatch holds one watch with a reflector, which renews it, lists anew after a gap, and pauses while the server does not
-// answer. Its own log is dropped: verdicts report that the server does not answer.
+// runWatch holds one watch with a reflector, which renews it, lists again after a gap, and pauses while the server
+// does not answer. The reflector's own log is dropped: verdicts report that the server does not answer.
 func (s *restServer) runWatch(ctx context.Context, w *resourceWatch) {
 	source := &listWatcher{client: s.metadata.Resource(w.target.groupVersionResource()), watch: w}
 	toolscache.NewReflectorWithOptions(
@@ -309,7 +310,7 @@ func (t watchTarget) groupVersionResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: t.resource}
 }
 
-// listWatcher lists and watches, and handles errors before the reflector, which retries after any of them.
+// listWatcher lists and watches, and handles errors before the reflector sees them, which retries after any error.
 type listWatcher struct {
 	client metadata.Getter
 	watch  *resourceWatch
@@ -325,8 +326,8 @@ func (s *listWatcher) listMetadata(ctx context.Context, o metav1.ListOptions) (r
 	return list, nil
 }
 
-// openWatch sets a deadline: the server ends a watch after its timeout, so one that is still open then has lost its
-// connection without an error.
+// openWatch sets a deadline: the server ends a watch after its timeout, so that a watch that is still open then has
+// lost its connection without an error.
 func (s *listWatcher) openWatch(ctx context.Context, o metav1.ListOptions) (apiwatch.Interface, error) {
 	limit := lookTimeout
 	if o.TimeoutSeconds != nil {
@@ -349,10 +350,10 @@ func (s *listWatcher) withNameSelector(o metav1.ListOptions) metav1.ListOptions 
 	return o
 }
 
-// handleError gives the watch up when it is not allowed, or when the server has no such thing.
+// handleError gives up the watch if it is forbidden, or if the server does not have the resource.
 func (s *listWatcher) handleError(ctx context.Context, err error) error {
 	switch {
-	// The watch was stopped, and this error is its end.
+	// The watch was stopped, and this error is the result.
 	case ctx.Err() != nil:
 	case k8serrors.IsForbidden(err) || k8serrors.IsNotFound(err) || k8serrors.IsMethodNotSupported(err):
 		s.watch.giveUp(err)
@@ -362,13 +363,13 @@ func (s *listWatcher) handleError(ctx context.Context, err error) error {
 	return err
 }
 
-// boundedWatch releases the timer of its deadline when it is stopped, which the reflector does at its end.
+// boundedWatch releases the timer of its deadline when it is stopped, as the reflector does at its end.
 type boundedWatch struct {
 	apiwatch.Interface
 
 	cancel context.CancelFunc
 	watch  *resourceWatch
-	endsAt time.Time // if nothing happens to it before
+	endsAt time.Time // when the watch ends at the latest
 }
 
 func (s *boundedWatch) Stop() {

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// restServer asks the API server: one small request per look and never with client-go's own retries, and the watches.
+// restServer queries the API server: one small request per query, without client-go's own retries, and the watches.
 type restServer struct {
 	client   rest.Interface
 	metadata metadata.Interface
@@ -50,10 +50,10 @@ func newRESTServer(cfg *rest.Config, hc *http.Client) (*restServer, error) {
 	return &restServer{client: client, metadata: meta, http: hc, base: base}, nil
 }
 
-// discoverKinds reads the one group version, which is the only proof that a kind is served.
+// discoverKinds reads one group version, which is the only proof that a kind is served.
 func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) (map[string]lookResult, error) {
 	raw, err := s.client.Get().AbsPath(apiPath(gv)).MaxRetries(0).Do(ctx).Raw()
-	// This is an answer and no failure: nothing of this group version is served.
+	// Not found is an answer, not a failure: the server does not serve this group version.
 	if k8serrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -79,8 +79,8 @@ func (s *restServer) discoverKinds(ctx context.Context, gv schema.GroupVersion) 
 	return kinds, nil
 }
 
-// discoveryVersion asks for the ETag of the list of all kinds. client-go's clients return no headers, and take the answer that nothing
-// has changed for an error.
+// discoveryVersion reads the ETag of the list of all kinds. client-go's clients return no headers, and treat the
+// answer that nothing has changed as an error.
 func (s *restServer) discoveryVersion(ctx context.Context, last string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath("apis").String(), nil)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *restServer) discoveryVersion(ctx context.Context, last string) (string,
 	if err != nil {
 		return "", err
 	}
-	_ = answer.Body.Close() // The header is all that is read.
+	_ = answer.Body.Close() // Only the header is read.
 	switch answer.StatusCode {
 	case http.StatusNotModified:
 		return last, nil
@@ -104,9 +104,9 @@ func (s *restServer) discoveryVersion(ctx context.Context, last string) (string,
 	return "", fmt.Errorf("expected the list of kinds, found %s", answer.Status)
 }
 
-// probeWatch opens a watch and drops it: right after a CRD is installed its storage answers 429 for a while, which an
-// informer would take for a reason to pause for a second. Whether the watch is allowed is not asked here. It is one of no object, since the
-// objects that are there would be sent first.
+// probeWatch opens a watch and drops it. Right after a CRD is installed, its storage answers 429 for a while, after
+// which an informer would pause for a second. The probe does not check whether the watch is allowed. It selects no
+// object, because existing objects would be sent first.
 func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionResource) (bool, error) {
 	body, err := s.client.Get().AbsPath(apiPath(gvr.GroupVersion()), gvr.Resource).Param("watch", "true").Param("fieldSelector", "metadata.name=-").MaxRetries(0).Stream(ctx)
 	switch {
@@ -114,7 +114,7 @@ func (s *restServer) probeWatch(ctx context.Context, gvr schema.GroupVersionReso
 		_ = body.Close() // It was only read: an error loses nothing.
 		return true, nil
 	case k8serrors.IsForbidden(err) || k8serrors.IsBadRequest(err):
-		// The storage answers. That the watch is forbidden is for the informer to report; not every server knows the selector.
+		// The storage answers. A forbidden watch is reported by the informer; not every server knows the selector.
 		return true, nil
 	case k8serrors.IsTooManyRequests(err) || k8serrors.IsNotFound(err):
 		return false, nil

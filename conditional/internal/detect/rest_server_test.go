@@ -71,7 +71,7 @@ func TestDiscoverAndProbeAskOnce(t *testing.T) {
 			var requests atomic.Int64
 			cfg, hc := fake(t, func(w http.ResponseWriter, _ *http.Request) {
 				requests.Add(1)
-				w.Header().Set("Retry-After", "1") // What client-go would obey.
+				w.Header().Set("Retry-After", "1") // client-go would obey this header.
 				w.WriteHeader(c.code)
 				_, _ = fmt.Fprint(w, c.body)
 			})
@@ -116,7 +116,7 @@ func TestAServerWithoutCRDsIsPolled(t *testing.T) {
 	}
 }
 
-// An API server that is replaced by another one ends the watch before its time, and the other one may serve other kinds.
+// An API server that is replaced by another one ends the watch early, and the other one may serve other kinds.
 func TestAWatchThatBreaksOffIsFollowedByALook(t *testing.T) {
 	var isUpgraded atomic.Bool
 	var watches atomic.Int64

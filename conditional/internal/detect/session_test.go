@@ -142,7 +142,7 @@ func TestAKindIsFollowed(t *testing.T) {
 			t.Errorf("known: %+v, %v, want the verdict", got, ok)
 		}
 		if _, ok := s.KnownVerdict(schema.GroupVersionKind{Version: "v1", Kind: "Pod"}); ok {
-			t.Error("a kind that nobody asked for is known")
+			t.Error("a kind without a subscriber is known")
 		}
 	})
 }
@@ -257,7 +257,7 @@ func TestAnOutageKeepsWhatRuns(t *testing.T) {
 	})
 }
 
-// A scope that reconciles the last deletions asks for them as long as it takes.
+// A scope that reconciles the last deletions reads them as long as it takes.
 func TestADeletionIsKnownUntilTheKindIsServedAgain(t *testing.T) {
 	withSimulatedServer(t, func(t *testing.T, s *simulatedServer) {
 		s.install(widgetKind(), "1", 0)
@@ -493,13 +493,13 @@ func TestACRDThatChangedWhileTheWatchWasLostIsLookedAt(t *testing.T) {
 		j := s.follow(widgets())
 		s.set(func() { s.objects[crdNamed(plural(widgetKind())+".example.com")].ResourceVersion = "2" }) // Its version is not served any more.
 		s.serve(widgetKind(), "")
-		s.list(s.watches[watchTarget{resource: crdResource}]) // The server has forgotten where the watch was.
+		s.list(s.watches[watchTarget{resource: crdResource}]) // The server has compacted the version of the watch.
 		<-time.After(missesSpan + time.Second)
 		wantPresences(t, j, Served, Unclear, Absent)
 	})
 }
 
-// Without the event nobody knows that the objects of the kind have gone with it, and their last deletions are lost.
+// Without the event it is unknown that the objects of the kind are gone with it, and their last deletions are lost.
 func TestADeletionWhileTheWatchIsAwayIsAwaited(t *testing.T) {
 	for _, row := range []struct {
 		name      string
@@ -509,8 +509,8 @@ func TestADeletionWhileTheWatchIsAwayIsAwaited(t *testing.T) {
 		change    func(s *simulatedServer, crd watchTarget)
 	}{
 		{"the CRD has gone", 20 * time.Second, 0, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
-		{"the CRD has gone, and the server tells it late", time.Second, 9 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
-		{"its version is not served any more", 20 * time.Second, 0, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
+		{"the CRD has gone, and its event is late", time.Second, 9 * time.Second, true, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
+		{"a version is not served any more", 20 * time.Second, 0, false, func(s *simulatedServer, crd watchTarget) { s.objects[crd].ResourceVersion = "2" }},
 		{"the watch stays away", time.Hour, 0, false, func(s *simulatedServer, crd watchTarget) { delete(s.objects, crd) }},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -560,7 +560,7 @@ func TestPollAsksAtItsIntervalOnly(t *testing.T) {
 		s.serve(widgetKind(), "widgets")
 		<-time.After(5 * time.Second)
 		blind := j.last()
-		w := s.follow(widgets()) // Whoever watches as well learns the UID, and nothing restarts for that.
+		w := s.follow(widgets()) // A subscriber that also watches learns the UID, and nothing restarts because of that.
 		<-time.After(time.Minute)
 		if got := j.last(); got.UID != "1" || got.Identity != blind.Identity || w.last() != got {
 			t.Errorf("got %+v and %+v after %+v", got, w.last(), blind)
@@ -607,7 +607,7 @@ func TestAPIServicesWakeAndEndKindsWithoutCRD(t *testing.T) {
 	cases := map[string]struct {
 		crd   string
 		label []func(*metav1.PartialObjectMetadata)
-		want  []Presence // in the first second after the deletion, discovery saying no
+		want  []Presence // in the first second after the deletion, while discovery does not list the kind
 	}{
 		"the end of an aggregated API is believed":           {want: []Presence{Absent, Served, Absent}},
 		"the end of an API server's own proves nothing":      {label: []func(*metav1.PartialObjectMetadata){own}, want: []Presence{Absent, Served, Unclear}},

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// simulatedServer is an API server in a synctest bubble, and a detector that looks at it.
+// simulatedServer is an API server in a synctest bubble, and a detector that queries it.
 type simulatedServer struct {
 	t *testing.T
 	*Detector
@@ -134,7 +134,7 @@ func (s *simulatedServer) list(w *resourceWatch) {
 	}
 }
 
-// sendEvent changes an object, and lets the watches know. An empty UID deletes it.
+// sendEvent changes an object, and notifies the watches. An empty UID deletes it.
 func (s *simulatedServer) sendEvent(of watchTarget, uid string, change ...func(*metav1.PartialObjectMetadata)) {
 	s.t.Helper()
 	m := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: of.name, UID: types.UID(uid)}}
@@ -171,7 +171,7 @@ func (s *simulatedServer) sendEvent(of watchTarget, uid string, change ...func(*
 
 func crdNamed(name string) watchTarget { return watchTarget{resource: crdResource, name: name} }
 
-// serve changes what discovery says of a kind; an empty plural: nothing.
+// serve changes what discovery returns for a kind; an empty plural removes it.
 func (s *simulatedServer) serve(gvk schema.GroupVersionKind, plural string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *simulatedServer) install(gvk schema.GroupVersionKind, uid string, after
 	s.serve(gvk, plural(gvk))
 }
 
-// uninstall deletes a CRD that is served no more after a while.
+// uninstall deletes a CRD that ceases to be served after a while.
 func (s *simulatedServer) uninstall(gvk schema.GroupVersionKind, after time.Duration) {
 	s.t.Helper()
 	s.sendEvent(crdNamed(plural(gvk)+"."+gvk.Group), "")
@@ -214,7 +214,7 @@ func pass(d time.Duration) {
 	}
 }
 
-// looksIn counts the looks of the next span.
+// looksIn counts the queries in the next span.
 func (s *simulatedServer) looksIn(span time.Duration) int {
 	synctest.Wait()
 	before := s.count()
@@ -260,7 +260,7 @@ func (s *simulatedServer) follow(i Interest) *verdictLog {
 	return j
 }
 
-// heard returns the verdicts so far, but for the one before the first look, which may be overtaken.
+// heard returns the verdicts so far, except the one before the first query, which may be overtaken.
 func (j *verdictLog) heard() []Verdict {
 	synctest.Wait()
 	j.mu.Lock()
@@ -281,7 +281,7 @@ func (j *verdictLog) last() Verdict {
 	return all[len(all)-1]
 }
 
-// since is how long ago the last report came.
+// since returns how long ago the last report came.
 func (j *verdictLog) since() time.Duration {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -8,38 +8,40 @@ import (
 	"time"
 )
 
-// Presence is what is known of a kind.
+// Presence describes whether a kind is served.
 type Presence int8
 
-// The three presences, in the order of the states of a condition. Unclear means: nothing speaks for a change.
+// The three presences, in the order of the states of a condition. Unclear means that there is no evidence of a
+// change.
 const (
 	Unclear Presence = iota
 	Absent
 	Served
 )
 
-// Verdict is the detector's answer for one kind.
+// Verdict is the detector's result for one kind.
 type Verdict struct {
 	Presence        Presence
 	Reason, Message string
-	// Identity of a Served kind changes when it is another one: with the version, scope and plural, and with the UID of
-	// its CRD. That a UID becomes known, or cannot be known any more, is no change. It has no other meaning.
+	// Identity of a Served kind changes when the kind is another one: with the version, scope and plural, and with
+	// the UID of its CRD. A UID that becomes known, or can no longer be read, does not change it. It has no other
+	// meaning.
 	Identity string
-	// Plural, Namespaced and UID are those of a Served kind; UID is that of its CRD, empty when it has none or when
+	// Plural, Namespaced and UID describe a Served kind; UID is that of its CRD, and is empty if it has none or if
 	// CRDs may not be watched.
 	Plural     string
 	Namespaced bool
 	UID        string
-	// Terminating is true while the CRD of a Served kind waits for its last object to go.
+	// Terminating is true while the CRD of a Served kind is being deleted and waits for its last object.
 	Terminating bool
-	// Deleted is true for an Absent kind whose CRD, and with it all its objects, were seen to go.
+	// Deleted is true for an Absent kind if a watch has seen the deletion of its CRD, and with it of all objects.
 	Deleted bool
 }
 
-// ReasonDetecting is the reason of the verdict before the first look.
+// ReasonDetecting is the reason of the verdict before the first query.
 const ReasonDetecting = "Detecting"
 
-// lookResult is what one look at the API server found.
+// lookResult is the result of one query of the API server.
 type lookResult struct {
 	outcome   lookOutcome
 	version   string
@@ -47,11 +49,11 @@ type lookResult struct {
 	plural    string
 	watchable bool
 
-	crdKnown    bool   // a watch has listed the kind's CRD, or shown that there is none
+	crdKnown    bool   // a watch has listed the kind's CRD, or shown that it does not exist
 	uid         string // of that CRD
 	terminating bool
 
-	mayBeDeleted bool // with outcomeMissing: its CRD may have gone while the watch that would tell is away
+	mayBeDeleted bool // with outcomeMissing: its CRD may have been deleted while its watch was down
 
 	err error // with outcomeUnreadable
 }
@@ -60,32 +62,34 @@ type lookResult struct {
 type lookOutcome string
 
 const (
-	outcomeUnreadable   lookOutcome = "unreadable"   // the server did not answer the question: 5xx, 429, time-out, 401, 403
+	outcomeUnreadable   lookOutcome = "unreadable"   // the server did not answer the query: 5xx, 429, time-out, 401, 403
 	outcomeMissing      lookOutcome = "absent"       // the group version or the kind is not served
-	outcomeInitializing lookOutcome = "initializing" // it is served, but its storage does not answer watches yet
+	outcomeInitializing lookOutcome = "initializing" // the kind is served, but its storage does not answer watches yet
 	outcomePresent      lookOutcome = "served"
 )
 
 // outcomeCounts counts requests; the map itself never changes.
 type outcomeCounts map[lookOutcome]*atomic.Uint64
 
-// A server that lags behind, or two that disagree, must not stop a controller: a kind that vanishes without the deletion
-// of its CRD is absent only after several looks, and one whose CRD is deleted may be served for some seconds more.
+// A server that lags behind, or two servers that disagree, must not stop a controller. A kind that vanishes without
+// the deletion of its CRD is absent only after several queries, and a kind whose CRD is deleted may be served for a
+// few more seconds.
 const (
 	missesNeeded = 3
 	missesSpan   = 2 * time.Second
-	// watchGrace is how long the watch of a kind that vanished may be away, which comes back within 20 s of its server: only a
-	// deletion that was seen has the last objects of the kind reconciled.
+	// watchGrace is how long the watch of a vanished kind may be down; it returns within 20 s of its server. The last
+	// objects of a kind are reconciled only if its deletion was seen.
 	watchGrace    = 30 * time.Second
 	deletionGrace = 10 * time.Second
-	// initializingTimeout is how long the storage of a new kind is waited for. Storage that needs a conversion webhook is not
-	// ready while that is down: the group then starts all the same, and shows why its kind cannot be listed.
+	// initializingTimeout is how long to wait for the storage of a new kind. Storage that needs a conversion webhook
+	// is not ready while the webhook is down. After the timeout the group starts nevertheless, and reports why its
+	// kind cannot be listed.
 	initializingTimeout = 10 * time.Second
 )
 
-// kindHistory is what verdicts on one kind depend on beside the last look.
+// kindHistory is the input of verdicts on one kind in addition to the last query.
 type kindHistory struct {
-	identity          string      // of the last Served verdict; empty when the kind was absent, or never seen
+	identity          string      // of the last Served verdict; empty if the kind was absent, or never served
 	lastSeen          *lookResult // nil while the identity is empty
 	deletedAt         time.Time
 	wasDeleted        bool // the last verdict is Absent because of a deletion
@@ -94,7 +98,7 @@ type kindHistory struct {
 	initializingSince time.Time
 }
 
-// noteDeletion records that a watch saw the deletion of the kind's CRD, with this UID, or of its APIService.
+// noteDeletion records that a watch has seen the deletion of the kind's CRD with this UID, or of its APIService.
 func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
 	if m.identity == "" || !m.deletedAt.IsZero() {
 		return m
@@ -105,7 +109,7 @@ func (m kindHistory) noteDeletion(uid string, now time.Time) kindHistory {
 	return m
 }
 
-// judgeLook turns the result of a look into a verdict; again asks for another look.
+// judgeLook turns the result of a query into a verdict; again requests another query.
 func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Verdict, again bool) {
 	switch s.outcome {
 	case outcomeMissing:
@@ -120,9 +124,10 @@ func (m kindHistory) judgeLook(s lookResult, now time.Time) (_ kindHistory, v Ve
 }
 
 func (m kindHistory) judgeInitializing(s lookResult, now time.Time) (kindHistory, Verdict, bool) {
-	// A kind that was served before is unclear, not absent: the API server starts its storage anew after a change of the CRD.
+	// A kind that was served earlier is unclear, not absent: the API server restarts its storage after a change of
+	// the CRD.
 	if m.identity != "" && m.deletedAt.IsZero() {
-		return m, Verdict{Reason: "StorageInitializing", Message: "the API server is starting the storage of the kind anew"}, true
+		return m, Verdict{Reason: "StorageInitializing", Message: "the API server is restarting the storage of the kind"}, true
 	}
 	if m.initializingSince.IsZero() || now.Before(m.initializingSince) {
 		m.initializingSince = now
@@ -169,13 +174,13 @@ func (m kindHistory) judgePresent(s lookResult, now time.Time) (kindHistory, Ver
 	return m, v, false
 }
 
-// isDoubtful reports whether what is still served is what was deleted a moment ago.
+// isDoubtful reports whether the kind that is still served may be the one that was deleted a moment ago.
 func (m kindHistory) isDoubtful(s lookResult, now time.Time) bool {
 	return !m.deletedAt.IsZero() && s.uid == "" && now.Sub(m.deletedAt) < deletionGrace
 }
 
-// isSameKind reports whether the kind that a look found is the one of the last verdict. A UID that was not known before may
-// be that of a CRD whose event came late, so it is no difference.
+// isSameKind reports whether the kind of a query is the one of the last verdict. A UID that was unknown until now may
+// be that of a CRD whose event came late, and is therefore not a difference.
 func (m kindHistory) isSameKind(s lookResult) bool {
 	if m.identity == "" || s.version != m.lastSeen.version || s.scope != m.lastSeen.scope || s.plural != m.lastSeen.plural {
 		return false

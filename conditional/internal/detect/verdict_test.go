@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lookStep is one step of a history: seconds after its begin, what was seen, and the presence that follows.
+// lookStep is one step of a history: seconds after its start, the result of the query, and the resulting presence.
 type lookStep struct {
 	at   float64
 	see  lookResult
@@ -22,7 +22,7 @@ func TestJudge(t *testing.T) {
 	lost := lookResult{err: errors.New("503")}
 	no, warm := lookResult{outcome: outcomeMissing}, lookResult{outcome: outcomeInitializing}
 	cases := map[string]struct {
-		goneAt float64 // seconds; 0: the CRD never goes
+		goneAt float64 // seconds; 0: the CRD is not deleted
 		looks  []lookStep
 	}{
 		"absent at first is absent":                    {looks: []lookStep{{0, no, Absent}}},
@@ -76,14 +76,14 @@ func TestIdentity(t *testing.T) {
 		before, after func(*lookResult)
 		same          bool
 	}{
-		"another UID":                      {after: func(s *lookResult) { s.uid = "2" }},
-		"another version":                  {after: func(s *lookResult) { s.version = "v2" }},
-		"another scope":                    {after: func(s *lookResult) { s.scope = "Cluster" }},
-		"another plural":                   {after: func(s *lookResult) { s.plural = "widgetz" }},
-		"a CRD that is no more":            {after: func(s *lookResult) { s.uid = "" }},
-		"a CRD that waits for its objects": {after: func(s *lookResult) { s.terminating = true }, same: true},
-		"a watch that came later":          {before: func(s *lookResult) { s.crdKnown, s.uid = false, "" }, same: true},
-		"a watch that was lost":            {after: func(s *lookResult) { s.crdKnown, s.uid = false, "" }, same: true},
+		"another UID is another identity":                          {after: func(s *lookResult) { s.uid = "2" }},
+		"another version is another identity":                      {after: func(s *lookResult) { s.version = "v2" }},
+		"another scope is another identity":                        {after: func(s *lookResult) { s.scope = "Cluster" }},
+		"another plural is another identity":                       {after: func(s *lookResult) { s.plural = "widgetz" }},
+		"a deleted CRD is another identity":                        {after: func(s *lookResult) { s.uid = "" }},
+		"a terminating CRD keeps the identity":                     {after: func(s *lookResult) { s.terminating = true }, same: true},
+		"a CRD that the watch lists only later keeps the identity": {before: func(s *lookResult) { s.crdKnown, s.uid = false, "" }, same: true},
+		"a lost watch keeps the identity":                          {after: func(s *lookResult) { s.crdKnown, s.uid = false, "" }, same: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

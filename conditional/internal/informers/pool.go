@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package informers shares the informers of one API server between scopes. An informer runs while it is leased; each has a cache of its own, so that none waits for another's sync and each can end for itself.
+// Package informers shares the informers of one API server between scopes. An informer runs while it is leased. Each
+// has its own cache, so that none waits for another's sync and each can end separately.
 package informers
 
 import (
@@ -25,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// Pool has the informers of one API server.
+// Pool contains the informers of one API server.
 type Pool struct {
 	cfg    *rest.Config
 	opts   cache.Options
@@ -36,19 +37,19 @@ type Pool struct {
 	shared map[InformerKind]*pooledInformer
 }
 
-// poolCounts are those of a pool and of all that were derived from it.
+// poolCounts are the counts of a pool and of all pools derived from it.
 type poolCounts struct{ informers, leases atomic.Int64 }
 
-// BorrowFunc returns an informer of the kind that runs anyway, in its cache; nil when there is none.
+// BorrowFunc returns an informer of the kind that runs in any case, and its cache; nil without one.
 type BorrowFunc func(ctx context.Context, k InformerKind) (cache.Cache, cache.Informer)
 
-// New returns an empty pool. borrow may be nil. Of opts, the HTTP client and the scheme must be set; the mapper is not used, and of
-// ByObject an informer gets what is for its kind.
+// New returns an empty pool. borrow may be nil. opts must contain the HTTP client and the scheme; its mapper is not
+// used. An informer uses the entry of ByObject for its kind.
 func New(cfg *rest.Config, opts cache.Options, borrow BorrowFunc) *Pool {
 	return &Pool{cfg: cfg, opts: opts, borrow: borrow, counts: &poolCounts{}, shared: map[InformerKind]*pooledInformer{}}
 }
 
-// WithOptions returns an empty pool with other options. It borrows nothing.
+// WithOptions returns an empty pool with other options. It does not borrow informers.
 func (p *Pool) WithOptions(adjust func(*cache.Options)) *Pool {
 	opts := p.opts
 	opts.ByObject, opts.DefaultNamespaces = maps.Clone(opts.ByObject), maps.Clone(opts.DefaultNamespaces)
@@ -56,16 +57,17 @@ func (p *Pool) WithOptions(adjust func(*cache.Options)) *Pool {
 	return &Pool{cfg: p.cfg, opts: opts, counts: p.counts, shared: map[InformerKind]*pooledInformer{}}
 }
 
-// ReadsNeedInformer reports whether the options forbid reads to make informers.
+// ReadsNeedInformer reports whether the options forbid reads to create informers.
 func (p *Pool) ReadsNeedInformer() bool { return p.opts.ReaderFailOnMissingInformer }
 
-// InformerCount counts those that run, those that have yet to stop included.
+// InformerCount returns the number of running informers, including those that are still stopping.
 func (p *Pool) InformerCount() int { return int(p.counts.informers.Load()) }
 
 func (p *Pool) LeaseCount() int { return int(p.counts.leases.Load()) }
 
-// Lease returns a share of the kind's informer, which it starts when there is none; a private one is the lease's own and
-// may be indexed. It makes no request and does not wait for the sync. The informer outlives ctx.
+// Lease returns a share of the kind's informer, which is started if it does not run yet. A private informer belongs
+// to this lease alone, and may be indexed. Lease makes no request and does not wait for the sync. The informer
+// outlives ctx.
 func (p *Pool) Lease(ctx context.Context, k InformerKind, isPrivate bool) (*Lease, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +92,7 @@ func (p *Pool) Lease(ctx context.Context, k InformerKind, isPrivate bool) (*Leas
 	return &Lease{pool: p, entry: e, isPrivate: isPrivate}, nil
 }
 
-// cacheOptions are those of a cache that never needs anything but this one kind.
+// cacheOptions returns the options of a cache for this one kind.
 func (p *Pool) cacheOptions(ctx context.Context, k InformerKind) cache.Options {
 	opts := p.opts
 	opts.Mapper = k.newRESTMapper()
@@ -101,13 +103,14 @@ func (p *Pool) cacheOptions(ctx context.Context, k InformerKind) cache.Options {
 			opts.ByObject = map[client.Object]cache.ByObject{obj: by}
 		}
 	}
-	// From these options controller-runtime may make a cache of several namespaces, and what is stoppable suits one, too.
+	// From these options controller-runtime may create a cache of several namespaces. A stoppable informer suits a
+	// cache of one namespace, too.
 	maybeMany := len(opts.DefaultNamespaces) > 0 || len(opts.ByObject) > 0
 	opts.NewInformer = withWatchDraining(ctx, opts.NewInformer, maybeMany)
 	return opts
 }
 
-// returnLease takes one lease back; the informer stops with the last of them.
+// returnLease returns one lease; the informer stops with the last lease.
 func (p *Pool) returnLease(l *Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,7 +125,7 @@ func (p *Pool) returnLease(l *Lease) {
 	e.cancel()
 }
 
-// pooledInformer is one informer in a cache of its own. What changes in it is guarded by the pool.
+// pooledInformer is one informer in its own cache. The pool guards its changing fields.
 type pooledInformer struct {
 	kind     InformerKind
 	cache    cache.Cache
@@ -137,7 +140,7 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 		return nil, err
 	}
 	e := &pooledInformer{kind: k}
-	// The informer outlives the call, and perhaps the scope, that starts it.
+	// The informer outlives the call that starts it, and perhaps the scope.
 	ctx, e.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	if e.cache, err = cache.New(p.cfg, p.cacheOptions(ctx, k)); err != nil {
 		e.cancel()
@@ -150,12 +153,13 @@ func (p *Pool) startInformer(ctx context.Context, k InformerKind) (*pooledInform
 	p.counts.informers.Add(1)
 	go func() {
 		defer p.counts.informers.Add(-1)
-		_ = e.cache.Start(ctx) // It fails only when it is called twice.
+		_ = e.cache.Start(ctx) // It fails only if it is called twice.
 	}()
 	return e, nil
 }
 
-// Lease is a share of an informer. Handlers must be removed before the release: the informer may go on for other leases.
+// Lease is a share of an informer. Handlers must be removed before the release: the informer may continue for other
+// leases.
 type Lease struct {
 	pool      *Pool
 	entry     *pooledInformer
@@ -165,14 +169,14 @@ type Lease struct {
 
 func (l *Lease) Kind() InformerKind { return l.entry.kind }
 
-// Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when it stops
-// before it has; HasSynced is false then.
+// Informer returns the informer, which may not have synced yet. Its HasSyncedChecker may also be done when the
+// informer stops without a sync; HasSynced is false then.
 func (l *Lease) Informer() cache.Informer { return l.entry.informer }
 
-// Reader reads what the informer has. It must not be used before the informer has synced, nor for another kind.
+// Reader reads from the informer. It must not be used before the informer has synced, nor for another kind.
 func (l *Lease) Reader() client.Reader { return l.entry.cache }
 
-// FieldIndex is an index of a kind: what IndexField was called with, or the function that another informer has.
+// FieldIndex is an index of a kind: the arguments of IndexField, or the function of another informer.
 type FieldIndex struct {
 	Object  client.Object
 	Field   string
@@ -180,10 +184,10 @@ type FieldIndex struct {
 	Copied  toolscache.IndexFunc
 }
 
-// indexPrefix is what controller-runtime puts before the field in the name of an index.
+// indexPrefix is the prefix that controller-runtime adds to the field in the name of an index.
 const indexPrefix = "field:"
 
-// CopyIndexes returns the field indexes of an informer of controller-runtime, which may be nil.
+// CopyIndexes returns the field indexes of one of controller-runtime's informers, which may be nil.
 func CopyIndexes(from toolscache.SharedIndexInformer) (found []FieldIndex) {
 	if from == nil {
 		return nil
@@ -196,7 +200,7 @@ func CopyIndexes(from toolscache.SharedIndexInformer) (found []FieldIndex) {
 	return found
 }
 
-// AppendIndex returns the indexes with one more, whose field must be new.
+// AppendIndex appends an index, whose field must be new.
 func AppendIndex(all []FieldIndex, i FieldIndex) ([]FieldIndex, error) {
 	if hasField(all, i.Field) {
 		return all, fmt.Errorf("expected one index of %T by field %s, found another one of that name: indexer conflict", i.Object, i.Field)
@@ -204,7 +208,7 @@ func AppendIndex(all []FieldIndex, i FieldIndex) ([]FieldIndex, error) {
 	return append(all, i), nil
 }
 
-// MergeIndexes returns the indexes with those of others by fields that they lack.
+// MergeIndexes adds those indexes of others whose fields are missing.
 func MergeIndexes(all, others []FieldIndex) []FieldIndex {
 	others = slices.DeleteFunc(slices.Clone(others), func(i FieldIndex) bool { return hasField(all, i.Field) })
 	return slices.Concat(all, others)
@@ -214,7 +218,7 @@ func hasField(all []FieldIndex, field string) bool {
 	return slices.ContainsFunc(all, func(i FieldIndex) bool { return i.Field == field })
 }
 
-// AddIndex adds an index to a private informer. In a shared one it would stay behind, and collide with the next.
+// AddIndex adds an index to a private informer. In a shared informer it would remain, and conflict with the next one.
 func (l *Lease) AddIndex(ctx context.Context, i FieldIndex) error {
 	if !l.isPrivate {
 		return errors.New("expected a private informer for an index, found a shared one")
@@ -225,10 +229,10 @@ func (l *Lease) AddIndex(ctx context.Context, i FieldIndex) error {
 	return l.entry.cache.IndexField(ctx, i.Object, i.Field, i.Extract)
 }
 
-// Release gives the lease back. It does not wait; it may be called more than once.
+// Release returns the lease. It does not wait; it may be called more than once.
 func (l *Lease) Release() { l.once.Do(func() { l.pool.returnLease(l) }) }
 
-// ObjectForm is how much of an object an informer decodes.
+// ObjectForm is the part of an object that an informer decodes.
 type ObjectForm int8
 
 // The three forms of an object; an informer has one of them.
@@ -257,17 +261,18 @@ func IdentifyObject(obj runtime.Object, scheme *runtime.Scheme) (InformerKind, e
 	return InformerKind{GVK: gvk, Form: FormOf(obj)}, err
 }
 
-// InformerKind is all that distinguishes one informer from another.
+// InformerKind contains everything that distinguishes one informer from another.
 type InformerKind struct {
 	GVK        schema.GroupVersionKind
 	Form       ObjectForm
 	Plural     string
 	Namespaced bool
-	// UID is that of the kind's CRD, empty when there is none or when it is not known.
+	// UID is that of the kind's CRD; empty if it is unknown or does not exist.
 	UID string
 }
 
-// IsLost reports whether what an informer of this kind watches is gone: the kind is absent, or has the CRD of another UID, or none.
+// IsLost reports whether the kind that an informer watches is gone: it is absent, or its CRD has another UID, or
+// none.
 func (k InformerKind) IsLost(isAbsent bool, uid string) bool {
 	return isAbsent || k.UID != "" && k.UID != uid
 }
@@ -287,7 +292,7 @@ func (k InformerKind) restScope() meta.RESTScope {
 	return meta.RESTScopeRoot
 }
 
-// newRESTMapper knows this kind only, and its lists, which caches of many namespaces ask for.
+// newRESTMapper returns a mapper of this kind only, and of its lists, which caches of many namespaces need.
 func (k InformerKind) newRESTMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{k.GVK.GroupVersion()})
 	resource := k.GVK.GroupVersion().WithResource(k.Plural)

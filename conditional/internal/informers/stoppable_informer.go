@@ -15,9 +15,9 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// stoppableInformer is an informer for caches of several namespaces. Those leave a goroutine per informer and per handler,
-// which waits for its sync for ever; so a stoppable informer also reports a sync when it stops, or when the handler is
-// removed. Only HasSynced is right then.
+// stoppableInformer is an informer for caches of several namespaces. Such a cache has a goroutine per informer and
+// per handler that waits for its sync forever. Therefore a stoppable informer also reports a sync when it stops, or
+// when the handler is removed. Only HasSynced is correct then.
 type stoppableInformer struct {
 	toolscache.SharedIndexInformer
 	synced  endingChecker
@@ -30,10 +30,10 @@ func (e *stoppableInformer) RunWithContext(ctx context.Context) {
 	e.SharedIndexInformer.RunWithContext(ctx)
 }
 
-// HasSyncedChecker is done by the sync, or by the end before it.
+// HasSyncedChecker is done after the sync, or after an end without one.
 func (e *stoppableInformer) HasSyncedChecker() toolscache.DoneChecker { return e.synced }
 
-// AddEventHandlerWithOptions is the one way in which this module adds handlers to a leased informer.
+// AddEventHandlerWithOptions is the only way in which this module adds handlers to a leased informer.
 func (e *stoppableInformer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, o toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	inner, err := e.SharedIndexInformer.AddEventHandlerWithOptions(h, o)
 	if err != nil {
@@ -60,7 +60,7 @@ type stoppableRegistration struct {
 	remove func()
 }
 
-// HasSyncedChecker is done by the sync, or by the end or the removal before it.
+// HasSyncedChecker is done after the sync, or after an end or a removal without one.
 func (r *stoppableRegistration) HasSyncedChecker() toolscache.DoneChecker { return r.synced }
 
 // endingChecker is a wait for a sync that also ends without one.
@@ -73,7 +73,7 @@ func newEndingChecker(of interface{ HasSyncedChecker() toolscache.DoneChecker })
 	return endingChecker{of.HasSyncedChecker(), make(chan struct{})}
 }
 
-// Done is closed when there is nothing to wait for any more.
+// Done returns a channel that is closed when there is nothing left to wait for.
 func (s endingChecker) Done() <-chan struct{} { return s.done }
 
 func (s endingChecker) awaitSync(stopped, removed <-chan struct{}) {
@@ -87,8 +87,8 @@ func (s endingChecker) awaitSync(stopped, removed <-chan struct{}) {
 
 type newInformerFunc func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
 
-// ownedInformer runs with the context of its pool. That of controller-runtime's cache is made of a channel, and to wait for it takes
-// a goroutine more.
+// ownedInformer runs with the context of its pool. The context of controller-runtime's cache is made from a channel,
+// and waiting for that takes one more goroutine.
 type ownedInformer struct {
 	toolscache.SharedIndexInformer
 	run func(logr.Logger)
@@ -96,9 +96,9 @@ type ownedInformer struct {
 
 func (o *ownedInformer) RunWithContext(ctx context.Context) { o.run(logr.FromContextOrDiscard(ctx)) }
 
-// withWatchDraining makes informers that run with ctx, and drain a watch when they stop it: controller-runtime puts a filter into metadata
-// watches whose goroutine blocks for ever on an event that is not received. For caches of many namespaces see
-// stoppableInformer.
+// withWatchDraining makes informers that run with ctx and drain a watch when they stop it. controller-runtime filters
+// metadata watches with a goroutine that blocks forever on an event that is not received. For caches of many
+// namespaces see stoppableInformer.
 func withWatchDraining(ctx context.Context, next newInformerFunc, many bool) newInformerFunc {
 	if next == nil {
 		next = toolscache.NewSharedIndexInformer

@@ -21,21 +21,22 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/informers"
 )
 
-// Cache is the cache of a manager. It refuses kinds that it could not watch with the manager's options, or not at all.
+// Cache is the cache of a manager. It refuses kinds that it could not watch with the manager's options, or not at
+// all.
 type Cache struct {
 	cache.Cache
 	scheme   *runtime.Scheme
 	settings ScopeSettings
-	mapper   *RefreshableMapper // nil when the cache has one of its own
+	mapper   *RefreshableMapper // nil if the cache has its own mapper
 	client   *RefreshableClient
 	leftOut  map[schema.GroupVersionKind]struct{} // kinds of ByObject that were not served when the cache was made
 
 	mu    sync.Mutex
 	gates map[schema.GroupVersionKind]*kindGate
-	// readOnly has the informers that may exist, and whether reads alone have made them.
+	// readOnly has a key for each informer that may exist; the value is true if only reads have used the informer.
 	readOnly map[informers.InformerKind]bool
-	indexes  map[informers.InformerKind][]informers.FieldIndex // asked for with IndexField
-	indexed  map[informers.InformerKind]int                    // how many of them the informer of this cache has
+	indexes  map[informers.InformerKind][]informers.FieldIndex // requested with IndexField
+	indexed  map[informers.InformerKind]int                    // number of indexes that the informer of this cache has
 	indexing sync.Mutex                                        // held while indexes are added to an informer
 }
 
@@ -50,8 +51,7 @@ func newCache(scheme *runtime.Scheme) *Cache {
 // OuterCache returns the cache itself.
 func (c *Cache) OuterCache() *Cache { return c }
 
-// FromCache returns the cache of this package that a manager's cache is, or that a scope's cache belongs to; nil when there
-// is none.
+// FromCache returns the Cache that a manager's cache is, or that a scope's cache belongs to; nil if it is neither.
 func FromCache(c cache.Cache) *Cache {
 	if has, ok := c.(interface{ OuterCache() *Cache }); ok {
 		return has.OuterCache()
@@ -59,7 +59,7 @@ func FromCache(c cache.Cache) *Cache {
 	return nil
 }
 
-// admitUse prepares a use of an informer, or returns why there cannot be one.
+// admitUse prepares a use of an informer, or returns an error if the use is impossible.
 func (c *Cache) admitUse(ctx context.Context, obj runtime.Object, read bool) error {
 	kind, err := informers.IdentifyObject(obj, c.scheme)
 	if err != nil {
@@ -80,15 +80,15 @@ func (c *Cache) recordUse(kind informers.InformerKind, read bool) error {
 	}
 	if _, out := c.leftOut[gvk]; out {
 		return fmt.Errorf("expected %s to be served when the manager was made, since ByObject of its cache.Options has an entry for it, found that it was not: "+
-			"use the kind in a conditional group, whose cache heeds the entry, or restart the process now that the kind is served", gvk)
+			"use the kind in a conditional group, whose cache uses the entry, or restart the process now that the kind is served", gvk)
 	}
-	// One use that is not a read keeps the informer for good, since a plain controller depends on it.
+	// One use other than a read keeps the informer permanently, since a plain controller depends on it.
 	only, known := c.readOnly[kind]
 	c.readOnly[kind] = read && (only || !known)
 	return nil
 }
 
-// answerOf returns the cache that answers a use: that of the scope whose context this is, or the manager's.
+// answerOf returns the cache that serves a use: that of the scope of this context, or the manager's.
 func (c *Cache) answerOf(ctx context.Context, obj runtime.Object, read bool) (cache.Cache, error) {
 	if scope, ok := ctx.Value(scopeKey{c}).(cache.Cache); ok {
 		return scope, nil
@@ -132,8 +132,9 @@ func (c *Cache) GetInformerForKind(ctx context.Context, gvk schema.GroupVersionK
 	return from.GetInformerForKind(ctx, gvk, opts...)
 }
 
-// BorrowInformer returns the informer that a plain controller watches a kind with, so that a scope need not hold the objects again. It
-// never does for a kind that groups wait for, nor for what was only read, since those informers go.
+// BorrowInformer returns the informer with which a plain controller watches a kind, so that a scope need not hold the
+// objects again. It never returns one of a kind that groups wait for, nor one that only reads have created, since
+// those informers end.
 func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind) (cache.Cache, cache.Informer) {
 	if c == nil || kind.UID != "" {
 		return nil, nil
@@ -151,12 +152,12 @@ func (c *Cache) BorrowInformer(ctx context.Context, kind informers.InformerKind)
 	}
 	informer, err := c.Cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, nil // The scope makes one of its own, and reports why it cannot.
+		return nil, nil // The scope creates its own, and reports why it cannot.
 	}
 	return c.Cache, informer
 }
 
-// clientReader is the cache as the manager's client has it: one that reads its own writes asks for informers, too.
+// clientReader is the cache as the manager's client uses it: a client that reads its own writes also gets informers.
 type clientReader struct{ *Cache }
 
 func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
@@ -169,13 +170,13 @@ func (r clientReader) GetInformer(ctx context.Context, obj client.Object, opts .
 // kindGate is the last state of a kind that groups wait for.
 type kindGate struct {
 	absent     bool
-	lastServed detect.Verdict // when it was served last
+	lastServed detect.Verdict // the last verdict of Served
 }
 
-// NoteVerdicts takes the detector's verdicts on kinds that a group waits for. When one of them is gone, or is another one
-// now, the mapper is refreshed, and the informers that only reads have made are removed: they would list a kind that is
-// gone for ever. The client is refreshed only when the kind is at another place: a client that reads its own writes leaves
-// handlers behind.
+// NoteVerdicts receives the detector's verdicts on kinds that a group waits for. If a kind is gone or has been
+// replaced, the mapper is refreshed, and informers that only reads have created are removed: they would list a
+// missing kind forever. The client is refreshed only if the kind is at another place, because a client that reads its
+// own writes leaves handlers behind.
 func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKind, verdicts []detect.Verdict) error {
 	// The manager was made without ManagerOptions.
 	if c == nil {
@@ -214,7 +215,7 @@ func (c *Cache) NoteVerdicts(ctx context.Context, kinds []schema.GroupVersionKin
 	return errors.Join(errs...)
 }
 
-// noteVerdict reports whether the kind is no longer what it was, and whether it is found at another place.
+// noteVerdict reports whether the kind has changed, and whether it is found at another place.
 func (g *kindGate) noteVerdict(v detect.Verdict) (moved, elsewhere bool) {
 	switch v.Presence {
 	case detect.Served:
@@ -247,12 +248,12 @@ func (c *Cache) forgetReadsLocked(gvk schema.GroupVersionKind) (left []client.Ob
 	return left
 }
 
-// scopeKey finds the scope whose context this is, for each outer cache its own.
+// scopeKey is the context key of the scope, separate for each outer cache.
 type scopeKey struct{ outer *Cache }
 
-// WithScope marks the context of what runs in a scope: its uses of the outer cache are answered by the scope's. So a reconciler
-// that has kept the manager's client, in a closure for example, reads from the cache that its events come from, and a handler
-// that it adds ends with the scope.
+// WithScope marks the context of code that runs in a scope: the scope's cache serves its uses of the outer cache. So
+// a reconciler that has kept the manager's client, for example in a closure, reads from the cache that its events
+// come from, and a handler that it adds ends with the scope.
 func WithScope(ctx context.Context, outer *Cache, scope cache.Cache) context.Context {
 	if outer == nil {
 		return ctx
@@ -260,8 +261,8 @@ func WithScope(ctx context.Context, outer *Cache, scope cache.Cache) context.Con
 	return context.WithValue(ctx, scopeKey{outer}, scope)
 }
 
-// IndexField records an index. Scopes have it in each of their lives; the informer of this cache gets it with its first use, so
-// that none is made that only scopes need, and that the kind need not be served now.
+// IndexField records an index. Every scope has it. The informer of this cache gets it at its first use, so that no
+// informer is created only for scopes, and the kind need not be served now.
 func (c *Cache) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	kind, err := informers.IdentifyObject(obj, c.scheme)
 	if err != nil {
@@ -273,12 +274,12 @@ func (c *Cache) IndexField(_ context.Context, obj client.Object, field string, e
 	return err
 }
 
-// addIndexes adds to the informer of this cache what it lacks.
+// addIndexes adds missing indexes to the informer of this cache.
 func (c *Cache) addIndexes(ctx context.Context, kind informers.InformerKind) error {
 	if len(c.missingIndexes(kind)) == 0 {
 		return nil
 	}
-	// Another use must not begin before the indexes are there.
+	// Another use must not begin before the indexes exist.
 	c.indexing.Lock()
 	defer c.indexing.Unlock()
 	for _, i := range c.missingIndexes(kind) {
@@ -298,8 +299,8 @@ func (c *Cache) missingIndexes(kind informers.InformerKind) []informers.FieldInd
 	return c.indexes[kind][c.indexed[kind]:]
 }
 
-// IndexesOf returns the field indexes that a manager's cache was asked for: what ManagerOptions has recorded, or what an informer
-// of controller-runtime's cache has. It makes no informer.
+// IndexesOf returns the field indexes that were requested from a manager's cache: those that ManagerOptions has
+// recorded, or those of an informer of controller-runtime's cache. It creates no informer.
 func IndexesOf(outer cache.Cache, kind informers.InformerKind, scheme *runtime.Scheme) []informers.FieldIndex {
 	if c := FromCache(outer); c != nil {
 		c.mu.Lock()
@@ -313,8 +314,9 @@ func IndexesOf(outer cache.Cache, kind informers.InformerKind, scheme *runtime.S
 	return informers.CopyIndexes(peekInformer(outer, kind.GVK, obj))
 }
 
-// peekInformer returns the informer of a cache of controller-runtime, nil when there is none. GetInformer would make one. The
-// cache of a manager with default options has a method Peek, with a result that only its own packages can name.
+// peekInformer returns the existing informer of one of controller-runtime's caches, or nil. GetInformer would create
+// one. The cache of a manager with default options has a method Peek, with a result that only its own packages can
+// name.
 func peekInformer(in cache.Cache, gvk schema.GroupVersionKind, obj runtime.Object) toolscache.SharedIndexInformer {
 	if in == nil {
 		return nil

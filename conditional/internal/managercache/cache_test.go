@@ -29,7 +29,7 @@ import (
 
 func configMaps() schema.GroupVersionKind { return corev1.SchemeGroupVersion.WithKind("ConfigMap") }
 
-// emptyCache is a cache that notes what becomes of its informers.
+// emptyCache is a cache that records the use of its informers.
 type emptyCache struct {
 	cache.Cache
 	opts    cache.Options
@@ -52,14 +52,14 @@ func (b *emptyCache) RemoveInformer(_ context.Context, obj client.Object) error 
 	return nil
 }
 
-// wrappedManager is what a manager would make with wrapped options, and how often.
+// wrappedManager counts what a manager creates with wrapped options.
 type wrappedManager struct {
 	bare            *emptyCache
 	cache           *Cache
 	clients, mapper int
 }
 
-// build does what controller-runtime's cluster.New does.
+// build does the same as controller-runtime's cluster.New.
 func build(t *testing.T, o manager.Options, known ...schema.GroupVersionKind) *wrappedManager {
 	t.Helper()
 	m := &wrappedManager{bare: &emptyCache{}}
@@ -107,7 +107,7 @@ func TestWhatKindsThatMoveChange(t *testing.T) {
 	again.Identity, wide.Namespaced, other.Identity, other.Plural = "2", false, "3", "maps"
 	absent, unclear := detect.Verdict{Presence: detect.Absent}, detect.Verdict{}
 	type done struct {
-		Clients, Mappers int // made anew
+		Clients, Mappers int // created
 		Removed          []informers.ObjectForm
 	}
 	for name, c := range map[string]struct {
@@ -129,7 +129,7 @@ func TestWhatKindsThatMoveChange(t *testing.T) {
 				metadata.SetGroupVersionKind(configMaps())
 				_ = m.cache.List(t.Context(), &corev1.ConfigMapList{})
 				_ = m.cache.Get(t.Context(), client.ObjectKey{}, metadata)
-				_, _ = m.cache.GetInformer(t.Context(), metadata) // Somebody else has handlers in it.
+				_, _ = m.cache.GetInformer(t.Context(), metadata) // Another caller has handlers in it.
 				_ = m.cache.Get(t.Context(), client.ObjectKey{}, metadata)
 				_ = m.cache.Get(t.Context(), client.ObjectKey{}, &corev1.Secret{})
 				clients, mappers := m.clients, m.mapper
@@ -173,7 +173,7 @@ func (b *emptyCache) IndexField(_ context.Context, _ client.Object, field string
 	return nil
 }
 
-// An index is recorded whether or not the kind is served, and an informer gets it when it is first used.
+// An index is recorded whether or not the kind is served, and an informer gets it at its first use.
 func TestAnIndexWaitsForTheFirstUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := build(t, manager.Options{}, configMaps())
@@ -188,7 +188,7 @@ func TestAnIndexWaitsForTheFirstUse(t *testing.T) {
 			t.Errorf("scopes have %d indexes, want 2", got)
 		}
 		var want []string
-		for range 2 { // The informer goes with the kind, and its indexes come back with the next one.
+		for range 2 { // The informer ends with the kind, and the next one has its indexes again.
 			m.learn(t, detect.Verdict{Presence: detect.Served, Identity: "1", Plural: "configmaps", Namespaced: true})
 			for range 2 {
 				testenv.Must(t, m.cache.List(t.Context(), &corev1.ConfigMapList{}))

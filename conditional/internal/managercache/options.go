@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package managercache has the cache and the client that conditional.ManagerOptions gives to a manager. Scopes ask them for
-// the options that they were made with; groups notify them of kinds that come and go.
+// Package managercache contains the cache and the client that conditional.ManagerOptions gives to a manager. Scopes
+// read the manager's options from them; groups notify them of kinds that come and go.
 package managercache
 
 import (
@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// ScopeSettings are what scopes take over from their manager.
+// ScopeSettings are the options that scopes inherit from their manager.
 type ScopeSettings struct {
-	// Cache has all of ByObject, also the kinds that the manager's own cache leaves out.
+	// Cache has all of ByObject, including the kinds that the manager's own cache omits.
 	Cache cache.Options
-	// Client has no reader and no mapper, and an HTTP client only when that is not the manager's.
+	// Client has no reader and no mapper, and an HTTP client only if it differs from the manager's.
 	Client    client.Options
 	NewClient client.NewClientFunc
 	NewMapper func(*rest.Config, *http.Client) (meta.RESTMapper, error)
@@ -29,7 +29,7 @@ type ScopeSettings struct {
 	metricsPrefix string
 }
 
-// MetricsPrefix is what the names of the metrics begin with.
+// MetricsPrefix returns the first word of the metrics' names.
 func (c *Cache) MetricsPrefix() string {
 	if c == nil || c.settings.metricsPrefix == "" {
 		return "conditional"
@@ -37,7 +37,7 @@ func (c *Cache) MetricsPrefix() string {
 	return c.settings.metricsPrefix
 }
 
-// WrapOptions returns the options with a cache and a client of this package around those that they ask for.
+// WrapOptions returns the options with a cache and a client of this package, which wrap the configured ones.
 func WrapOptions(o manager.Options, metricsPrefix string) manager.Options {
 	newMapper, newCache, newClient := o.MapperProvider, o.NewCache, o.NewClient
 	if newMapper == nil {
@@ -59,20 +59,20 @@ func WrapOptions(o manager.Options, metricsPrefix string) manager.Options {
 	return o
 }
 
-// wrapCache makes the manager's cache without the entries of kinds that are not served now, which would make
-// controller-runtime's fail.
+// wrapCache creates the manager's cache without the entries for kinds that are not served now, with which
+// controller-runtime's cache would fail.
 func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s ScopeSettings) (cache.Cache, error) {
 	c := newCache(opts.Scheme)
 	c.mapper, _ = opts.Mapper.(*RefreshableMapper)
 	s.Cache = opts
-	// Scopes get the entries that are deleted from opts below: their kinds may come later.
+	// Scopes get the entries that are deleted from opts below: their kinds may be served later.
 	s.Cache.ByObject = maps.Clone(opts.ByObject)
 	c.settings = s
 	opts.ByObject = maps.Clone(opts.ByObject)
 	for obj := range s.Cache.ByObject {
 		gvk, err := apiutil.GVKForObject(obj, opts.Scheme)
 		if err != nil {
-			continue // The cache returns an error of its own for this entry.
+			continue // The cache itself returns an error for this entry.
 		}
 		if _, err := opts.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version); meta.IsNoMatchError(err) {
 			delete(opts.ByObject, obj)
@@ -84,7 +84,7 @@ func wrapCache(cfg *rest.Config, opts cache.Options, open cache.NewCacheFunc, s 
 	return c, err
 }
 
-// wrapClient makes the manager's client, after its cache.
+// wrapClient creates the manager's client, after its cache.
 func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	var c *Cache
 	if opts.Cache != nil {
@@ -98,17 +98,17 @@ func wrapClient(cfg *rest.Config, opts client.Options) (client.Client, error) {
 	opts.Cache = &reading
 
 	c.settings.Client = opts
-	// A scope wraps the HTTP client of the manager; another one was configured for the client alone.
+	// A scope wraps the HTTP client of the manager; a different one was configured for the client alone.
 	if opts.HTTPClient == c.settings.Cache.HTTPClient {
 		c.settings.Client.HTTPClient = nil
 	}
-	c.settings.Client.Mapper = nil // A scope has a mapper of its own, which knows nothing older than the scope.
+	c.settings.Client.Mapper = nil // A scope has its own mapper, which has no results older than the scope.
 	var err error
 	c.client, err = NewRefreshableClient(cfg, opts, c.settings.NewClient)
 	return c.client, err
 }
 
-// ScopeSettings returns what a scope takes over; those of nil are controller-runtime's defaults.
+// ScopeSettings returns the settings that a scope inherits; those of nil are controller-runtime's defaults.
 func (c *Cache) ScopeSettings() ScopeSettings {
 	if c == nil {
 		return ScopeSettings{NewClient: client.New, NewMapper: apiutil.NewDynamicRESTMapper}

@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// refreshable holds what build has made last.
+// refreshable holds the last result of build.
 type refreshable[T any] struct {
 	build func() (T, error)
 	now   atomic.Pointer[T]
 }
 
-// Refresh replaces what was learnt. Calls under way go on as they were.
+// Refresh replaces the value. Calls in progress continue with the old one.
 func (r *refreshable[T]) Refresh() error {
 	made, err := r.build()
 	if err == nil {
@@ -30,22 +30,22 @@ func (r *refreshable[T]) Refresh() error {
 
 func (r *refreshable[T]) current() T { return *r.now.Load() }
 
-// NewRefreshableClient returns a client that build makes, now and at every refresh.
+// NewRefreshableClient returns a client that build creates, now and at every refresh.
 func NewRefreshableClient(cfg *rest.Config, opts client.Options, build client.NewClientFunc) (*RefreshableClient, error) {
 	c := &RefreshableClient{opts: opts}
 	c.build = func() (client.Client, error) { return build(cfg, opts) }
 	return c, c.Refresh()
 }
 
-// NewRefreshableMapper returns a mapper that build makes, now and at every refresh.
+// NewRefreshableMapper returns a mapper that build creates, now and at every refresh.
 func NewRefreshableMapper(build func() (meta.RESTMapper, error)) (*RefreshableMapper, error) {
 	m := &RefreshableMapper{}
 	m.build = build
 	return m, m.Refresh()
 }
 
-// RefreshableClient is a client that can be refreshed: controller-runtime's keeps for ever the resource and the scope that it
-// has found for a kind.
+// RefreshableClient is a client that can be refreshed: controller-runtime's client keeps the resource and the scope
+// of a kind forever.
 type RefreshableClient struct {
 	refreshable[client.Client]
 	opts client.Options
@@ -96,7 +96,7 @@ func (c *RefreshableClient) IsObjectNamespaced(obj runtime.Object) (bool, error)
 	return c.current().IsObjectNamespaced(obj)
 }
 
-// RefreshableMapper is such a REST mapper.
+// RefreshableMapper is a REST mapper that can be refreshed.
 type RefreshableMapper struct{ refreshable[meta.RESTMapper] }
 
 func (m *RefreshableMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {

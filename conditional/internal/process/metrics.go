@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process has what all groups of a process share: a list of their names, their metrics, and for each API server a
-// detector, the informers and the limit of starts at once.
+// Package process contains the state that all groups of a process share: their names, their metrics, and for each API
+// server a detector, the informers and the limit of concurrent starts.
 package process
 
 import (
@@ -23,12 +23,12 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 )
 
-// Registry has the groups of all managers whose metrics have the same prefix. It is a collector, so that the process's registry
-// of metrics, where controller-runtime has its own, keeps the only one.
+// Registry holds the groups of all managers whose metrics have the same prefix. It is a collector, so that
+// controller-runtime's registry contains only one collector for all groups.
 type Registry struct {
 	groupState, groupCount, serverCount, informerCount, leaseCount, degraded, probeCount *prometheus.Desc
 
-	// PhaseChanges have the labels group, to and reason, the others that of the group alone.
+	// PhaseChanges has the labels group, to and reason, the other metrics have the label group.
 	PhaseChanges, OverdueDrains   *prometheus.CounterVec
 	StartDurations, StopDurations *prometheus.HistogramVec
 
@@ -39,17 +39,17 @@ type Registry struct {
 	hostsMu sync.Mutex
 	hosts   map[<-chan struct{}]any
 
-	vectors map[string]seriesDeleter // of controller-runtime, by name
+	vectors map[string]seriesDeleter // controller-runtime's, by name
 	names   map[string]struct{}      // of controllers
 }
 
-// RegistryOf returns the registry of the managers with this cache; it is nil for those without ManagerOptions.
+// RegistryOf returns the registry for the managers with this cache, which is nil for managers without ManagerOptions.
 func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 	prefix := outer.MetricsPrefix()
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(prefix+name, help, labels, nil)
 	}
-	// From the start of an idle controller to the time-out of a cache's sync.
+	// The buckets range from the start of an idle controller to the timeout of a cache's sync.
 	buckets := []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120}
 	histogram := func(name, help string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + name, Help: help, Buckets: buckets}, []string{"group"})
@@ -59,23 +59,23 @@ func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 	}
 	made := &Registry{
 		groupState: desc("_state",
-			"1 for the phase a conditional group is in, 0 for the others; Disabled and Forbidden stand for Dormant and say why.", "group", "state"),
-		groupCount:     desc("_groups", "Conditional groups of this process."),
-		serverCount:    desc("_api_servers", "API servers that conditional groups look at."),
-		informerCount:  desc("_active_informers", "Informers that run for conditional groups."),
-		leaseCount:     desc("_informer_refs", "Uses of informers by conditional groups; groups share an informer."),
-		degraded:       desc("_degraded", "Watches of this resource that are forbidden, so that discovery is polled instead.", "resource"),
-		probeCount:     desc("_probes_total", "Requests by which detectors looked for kinds.", "result"),
-		PhaseChanges:   counter("_transitions_total", "Phase changes of a conditional group.", "group", "to", "reason"),
-		OverdueDrains:  counter("_drain_timeouts_total", "Stops of a conditional group that outlasted its drain timeout.", "group"),
-		StartDurations: histogram("_start_seconds", "Time of a conditional group from Starting to Running."),
-		StopDurations:  histogram("_stop_seconds", "Time of a conditional group from Draining until everything has returned."),
+			"1 for the phase of a conditional group, 0 for other phases; Disabled and Forbidden are the reasons of Dormant.", "group", "state"),
+		groupCount:     desc("_groups", "Number of conditional groups in this process."),
+		serverCount:    desc("_api_servers", "Number of API servers that conditional groups watch."),
+		informerCount:  desc("_active_informers", "Number of informers that run for conditional groups."),
+		leaseCount:     desc("_informer_refs", "Number of references to informers by conditional groups, which share informers."),
+		degraded:       desc("_degraded", "Number of forbidden watches of this resource, which are replaced by polling discovery.", "resource"),
+		probeCount:     desc("_probes_total", "Number of discovery requests.", "result"),
+		PhaseChanges:   counter("_transitions_total", "Number of phase changes of a conditional group.", "group", "to", "reason"),
+		OverdueDrains:  counter("_drain_timeouts_total", "Number of stops of a conditional group that exceeded its drain timeout.", "group"),
+		StartDurations: histogram("_start_seconds", "Time from Starting to Running of a conditional group."),
+		StopDurations:  histogram("_stop_seconds", "Time from Draining until all runnables of a conditional group have returned."),
 		states:         map[stateKey]*SharedState{},
 		vectors:        findControllerVectors(),
 		hosts:          map[<-chan struct{}]any{},
 		names:          map[string]struct{}{},
 	}
-	// Two managers may live in one process: the first one's is taken.
+	// Two managers may live in one process: use the first one's.
 	err := metrics.Registry.Register(made)
 	if there, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 		if first, ok := there.ExistingCollector.(*Registry); ok {
@@ -90,14 +90,14 @@ func RegistryOf(outer *managercache.Cache) (*Registry, error) {
 
 type GroupEntry struct {
 	Name string
-	// Shared lets other groups have the name, too.
+	// Shared allows other groups to have the same name.
 	Shared bool
-	// Elected is the channel of the group's manager, which stays the same however the manager is decorated.
+	// Elected is the channel of the group's manager, which stays the same if the manager is wrapped.
 	Elected <-chan struct{}
-	// Show returns what the page shows of the group, and what its metric does, one of States.
+	// Show returns the entry for the status page, and the state for the metric, one of States.
 	Show   func() (page any, state string)
 	States func() []string
-	// Places are the addresses that the group writes clients to at its starts.
+	// Places are the addresses to which the group writes clients at its starts.
 	Places []uintptr
 }
 
@@ -107,10 +107,10 @@ func (all *Registry) AddGroup(g *GroupEntry) (leave func(), err error) {
 	defer all.mu.Unlock()
 	for _, other := range all.groups {
 		if other.Name == g.Name && !g.Shared && !other.Shared {
-			return nil, errors.New("expected a name of its own, found another group of this name: set one with conditional.Name, or with Named of the builder")
+			return nil, errors.New("expected a unique name, found another group of this name: set one with conditional.Name, or with Named of the builder")
 		}
 		if slices.ContainsFunc(g.Places, func(p uintptr) bool { return slices.Contains(other.Places, p) }) {
-			return nil, fmt.Errorf("expected a reconciler of its own, found one that group %s has too, or that points to what the other's points to: "+
+			return nil, fmt.Errorf("expected a separate reconciler, found one that group %s has too, or one that shares pointers with it: "+
 				"each start replaces the clients in it, so make one for each builder", other.Name)
 		}
 	}
@@ -123,7 +123,7 @@ func (all *Registry) removeGroup(gone *GroupEntry) {
 	defer all.mu.Unlock()
 	all.groups = slices.DeleteFunc(all.groups, func(g *GroupEntry) bool { return g == gone })
 	if slices.ContainsFunc(all.groups, func(g *GroupEntry) bool { return g.Name == gone.Name }) {
-		return // They share the series.
+		return // The groups share the series.
 	}
 	of := prometheus.Labels{"group": gone.Name}
 	for _, v := range []seriesDeleter{all.PhaseChanges, all.OverdueDrains, all.StartDurations, all.StopDurations} {
@@ -131,8 +131,8 @@ func (all *Registry) removeGroup(gone *GroupEntry) {
 	}
 }
 
-// HostOf returns the host of a manager's groups, which its channel identifies however the manager is decorated. The first caller's
-// becomes it, unless add fails.
+// HostOf returns the host of a manager's groups. The manager is identified by its channel, which stays the same if
+// the manager is wrapped. The first caller's value becomes the host, unless add fails.
 func HostOf[H any](all *Registry, elected <-chan struct{}, made H, add func() error) (host H, err error) {
 	all.hostsMu.Lock()
 	defer all.hostsMu.Unlock()
@@ -152,7 +152,8 @@ func (all *Registry) DropHost(elected <-chan struct{}) {
 	delete(all.hosts, elected)
 }
 
-// ReserveControllerName takes a name among those of controller-runtime, which never frees one, unless groups have it already.
+// ReserveControllerName reserves a name among those of controller-runtime, which never frees one, unless a group has
+// it already.
 func (all *Registry) ReserveControllerName(name string) error {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -253,12 +254,13 @@ type seriesDeleter interface {
 	DeletePartialMatch(labels prometheus.Labels) int
 }
 
-// DeleteQueueGauges deletes what tells how a controller's queue is now: controller-runtime counts for ever what a stop has dropped.
+// DeleteQueueGauges deletes the gauges of a controller's queue: controller-runtime keeps counting requests that a
+// stop has dropped.
 func (all *Registry) DeleteQueueGauges(controller string) {
 	all.DeleteSeries(controller, "workqueue_depth", "workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds")
 }
 
-// DeleteSeries deletes the controller's series of these metrics, or of all.
+// DeleteSeries deletes the controller's series of these metrics, or of all metrics.
 func (all *Registry) DeleteSeries(controller string, only ...string) {
 	for name, v := range all.vectors {
 		if len(only) == 0 || slices.Contains(only, name) {
@@ -267,8 +269,9 @@ func (all *Registry) DeleteSeries(controller string, only ...string) {
 	}
 }
 
-// findControllerVectors finds the vectors of controller-runtime with series of each controller, by name. controller-runtime keeps them
-// to itself and deletes nothing, but its registry hands out what is there already to who registers the like of it.
+// findControllerVectors finds the vectors of controller-runtime that have series for each controller, by name.
+// controller-runtime does not export them and deletes nothing. Its registry returns an existing vector when an equal
+// one is registered.
 func findControllerVectors() map[string]seriesDeleter {
 	vectors := map[string]seriesDeleter{}
 	for _, desc := range describeAll(metrics.Registry) {
@@ -287,7 +290,7 @@ func findControllerVectors() map[string]seriesDeleter {
 	return vectors
 }
 
-// describeAll is empty if somebody has put a registry of another kind in the place of controller-runtime's.
+// describeAll returns nothing if controller-runtime's registry was replaced by another type.
 func describeAll(registry prometheus.Registerer) (all []*prometheus.Desc) {
 	described, ok := registry.(prometheus.Collector)
 	if !ok {

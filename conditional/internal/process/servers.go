@@ -16,11 +16,13 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/managercache"
 )
 
-// maxConcurrentStarts is how many groups of one API server may start at a time: five hundred CRDs may be installed at once.
+// maxConcurrentStarts is the number of groups of one API server that may start at a time: five hundred CRDs may be
+// installed at once.
 const maxConcurrentStarts = 16
 
-// SharedState is shared by everything that uses the same *rest.Config, which a cluster.Cluster keeps as it was given, the same
-// scheme, which says how objects are decoded, and the same outer cache, whose options say which objects there are.
+// SharedState is shared by all users of the same *rest.Config, scheme and outer cache. A cluster.Cluster keeps its
+// config unchanged, the scheme defines how objects are decoded, and the options of the outer cache define which
+// objects exist.
 type SharedState struct {
 	Detector  *detect.Detector
 	Informers *informers.Pool
@@ -40,7 +42,7 @@ type stateKey struct {
 	outer  *managercache.Cache
 }
 
-// APIServer is an API server as a manager uses it.
+// APIServer identifies an API server as a manager uses it.
 type APIServer struct {
 	Config     *rest.Config
 	HTTPClient *http.Client
@@ -62,8 +64,8 @@ func (s APIServer) cacheOptions() cache.Options {
 	return opts
 }
 
-// AcquireState returns the state of a server, a new one if there is none. It makes no request. The state ends when all
-// callers have called release.
+// AcquireState returns the state for a server, and creates it if necessary. It makes no request. The state ends when
+// all callers have called release.
 func AcquireState(s APIServer, log logr.Logger) (_ *SharedState, release func(), err error) {
 	all, err := RegistryOf(s.Outer)
 	if err != nil {

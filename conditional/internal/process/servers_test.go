@@ -85,7 +85,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 		return one.Informers.InformerCount()+elsewhere.Informers.InformerCount() == 0, nil
 	})
 	for _, release := range []func(){leave, leave, leaveSame, leaveDecodes, leaveElsewhere} {
-		release() // The second call of one release counts no more.
+		release() // A second call of one release has no effect.
 	}
 	want = map[string]float64{"groups": 0, "api_servers": 0, "active_informers": 0, "informer_refs": 0}
 	if diff := cmp.Diff(want, gathered(t)); diff != "" {
@@ -93,7 +93,7 @@ func TestHubsAreSharedAndCounted(t *testing.T) {
 	}
 }
 
-// countedCollector counts how often all metrics are collected, which takes as long as there are series.
+// countedCollector counts how often all metrics are collected, which takes time proportional to the number of series.
 type countedCollector struct{ count atomic.Int32 }
 
 func (*countedCollector) Describe(to chan<- *prometheus.Desc) {

@@ -39,15 +39,15 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// patience bounds every wait of these tests; nothing in them should take a tenth of it.
+// patience limits every wait of these tests; nothing in them should take a tenth of it.
 const patience = testenv.Patience
 
-// scopeEnv is an outer manager on the real API server, with server state of its own.
+// scopeEnv is an outer manager on the real API server, with its own server state.
 type scopeEnv struct {
 	t      *testing.T
 	outer  manager.Manager
 	hub    *process.SharedState
-	client client.Client // asks the server for everything, each time
+	client client.Client // reads everything from the server, each time
 	asked  *atomic.Int64 // requests to discovery
 	http   *http.Client  // of that client
 }
@@ -86,7 +86,7 @@ func newScopeEnv(t *testing.T, unanswered ...string) *scopeEnv {
 	return r
 }
 
-// expectNoLeak looks several times: a connection is idle a moment after the last of its requests.
+// expectNoLeak checks several times: a connection is idle a moment after its last request.
 func (r *scopeEnv) expectNoLeak(before goleak.Option) {
 	r.t.Helper()
 	var leak error
@@ -100,7 +100,7 @@ func (r *scopeEnv) expectNoLeak(before goleak.Option) {
 	r.t.Error(leak)
 }
 
-// freshClient returns a client that has cached nothing: kinds come and go, and change their scope.
+// freshClient returns a client without cached results: kinds come and go, and change their scope.
 func (r *scopeEnv) freshClient() client.Client {
 	r.t.Helper()
 	c, err := client.New(apiServer, client.Options{Scheme: r.outer.GetScheme(), HTTPClient: r.http})
@@ -128,7 +128,7 @@ type runningScope struct {
 	ended  chan error
 }
 
-// begin starts a scope and waits until it is up.
+// begin starts a scope and waits until its runnables have started.
 func (r *scopeEnv) begin(o Options, setup func(*Manager)) *runningScope {
 	r.t.Helper()
 	m, err := New(r.outer, r.hub, o)
@@ -174,7 +174,7 @@ func (r *scopeEnv) eventually(what string, ok func(context.Context) (bool, error
 	testenv.Eventually(r.t, what, ok)
 }
 
-// expectInformers waits until so many informers and leases are there.
+// expectInformers waits for these numbers of informers and leases.
 func (r *scopeEnv) expectInformers(informers, leases int) {
 	r.t.Helper()
 	err := wait.PollUntilContextTimeout(r.t.Context(), 10*time.Millisecond, patience, true, func(context.Context) (bool, error) {
@@ -186,7 +186,7 @@ func (r *scopeEnv) expectInformers(informers, leases int) {
 	}
 }
 
-// namespace makes a namespace for the test.
+// namespace creates a namespace for the test.
 func (r *scopeEnv) namespace() string {
 	r.t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
@@ -201,7 +201,7 @@ func (r *scopeEnv) configMap(namespace, name string) *corev1.ConfigMap {
 	return made
 }
 
-// listen adds a handler that sends the names of what is added in a namespace.
+// listen adds a handler that sends the names of objects that are added in a namespace.
 func (r *scopeEnv) listen(c cache.Cache, obj client.Object, namespace string) <-chan string {
 	r.t.Helper()
 	informer, err := c.GetInformer(r.t.Context(), obj)
@@ -216,7 +216,7 @@ func (r *scopeEnv) listen(c cache.Cache, obj client.Object, namespace string) <-
 	return names
 }
 
-// goroutines is the number of goroutines once it stays the same for a while.
+// goroutines returns the number of goroutines once it is stable.
 func (r *scopeEnv) goroutines() int {
 	r.t.Helper()
 	last, same := 0, 0
@@ -235,7 +235,7 @@ func (r *scopeEnv) noMoreGoroutinesThan(before int) {
 	r.eventually("the goroutines are gone", func(context.Context) (bool, error) { return runtime.NumGoroutine() <= before, nil })
 }
 
-// selectiveTransport is a connection that counts what is asked of discovery.
+// selectiveTransport is a connection that counts the requests to discovery.
 type selectiveTransport struct {
 	next       http.RoundTripper
 	asked      *atomic.Int64
@@ -257,7 +257,7 @@ func (l selectiveTransport) RoundTrip(req *http.Request) (*http.Response, error)
 // WrappedRoundTripper lets its idle connections be closed.
 func (l selectiveTransport) WrappedRoundTripper() http.RoundTripper { return l.next }
 
-// apiServer is where the one kube-apiserver of these tests is, nil when there is none.
+// apiServer is the one kube-apiserver of these tests; nil without one.
 var apiServer *rest.Config
 
 func TestMain(m *testing.M) {
@@ -288,7 +288,7 @@ func routeKind() schema.GroupVersionKind {
 // Route is a kind that comes and goes.
 type Route = testenv.Custom
 
-// RouteList is many of them.
+// RouteList is a list of Routes.
 type RouteList = testenv.CustomList
 
 // routes is the CRD of Route.
@@ -296,7 +296,7 @@ func routes(plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1
 	return testenv.NewCRD(routeKind(), plural, scope)
 }
 
-// install creates a CRD and waits until its objects can be made.
+// install creates a CRD and waits until its objects can be created.
 func (r *scopeEnv) install(def *apiextensionsv1.CustomResourceDefinition) {
 	r.t.Helper()
 	testenv.Must(r.t, r.client.Create(r.t.Context(), def.DeepCopy()))

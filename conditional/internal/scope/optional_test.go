@@ -27,12 +27,12 @@ func optionally(kinds ...schema.GroupVersionKind) Options {
 	return Options{Optional: detect.Interest{Kinds: kinds}}
 }
 
-// routeReconciler makes a Route per ConfigMap, and marks the Route when it sees it.
+// routeReconciler creates a Route per ConfigMap, and marks the Route when it sees it.
 type routeReconciler struct {
 	*scopeEnv
 	client    client.Client
 	namespace string
-	adds      atomic.Int64  // of ConfigMaps to a handler of its own
+	adds      atomic.Int64  // of ConfigMaps, to its own handler
 	marked    chan string   // notes of Routes that were written
 	absent    chan struct{} // a reconciliation found no Route kind
 }
@@ -77,7 +77,7 @@ func (o *routeReconciler) setUp(m *Manager) {
 	})
 }
 
-// route makes a Route that belongs to the ConfigMap, with a client that has cached nothing.
+// route creates a Route that belongs to the ConfigMap, with a client without cached results.
 func (o *routeReconciler) route(cm *corev1.ConfigMap) {
 	o.t.Helper()
 	made := &Route{ObjectMeta: metav1.ObjectMeta{Namespace: cm.Namespace, Name: cm.Name}}
@@ -103,7 +103,7 @@ func TestAnOptionalKindComesAndGoesUnderARunningController(t *testing.T) {
 	} {
 		def := routes(shape.plural, shape.scope)
 		r.install(def)
-		if shape.namespace != "" { // A ConfigMap cannot own what is in no namespace.
+		if shape.namespace != "" { // A ConfigMap cannot own a cluster-scoped object.
 			o.route(cm)
 			if note := within(t, o.marked); note != "seen by a" {
 				t.Errorf("got note %q", note)
@@ -223,16 +223,16 @@ func TestPresenceFollowsTheVerdicts(t *testing.T) {
 		moves, there, out bool
 		settled           bool
 	}{
-		"nobody has looked yet":      {now: detect.Verdict{Reason: detect.ReasonDetecting}},
+		"no query yet":               {now: detect.Verdict{Reason: detect.ReasonDetecting}},
 		"a doubt at first":           {now: doubt, settled: true},
-		"it is absent":               {now: absent, moves: true, out: true, settled: true},
-		"it is absent still":         {before: []detect.Verdict{absent}, now: absent, out: true, settled: true},
-		"it is served":               {now: served, moves: true, there: true, settled: true},
-		"it is served still":         {before: []detect.Verdict{served}, now: served, there: true, settled: true},
-		"it is another":              {before: []detect.Verdict{served}, now: moved, moves: true, there: true, settled: true},
+		"an absent kind":             {now: absent, moves: true, out: true, settled: true},
+		"a kind that stays absent":   {before: []detect.Verdict{absent}, now: absent, out: true, settled: true},
+		"a served kind":              {now: served, moves: true, there: true, settled: true},
+		"a kind that stays served":   {before: []detect.Verdict{served}, now: served, there: true, settled: true},
+		"a replaced kind":            {before: []detect.Verdict{served}, now: moved, moves: true, there: true, settled: true},
 		"a doubt while it is served": {before: []detect.Verdict{served}, now: doubt, there: true, settled: true},
 		"a doubt while it is absent": {before: []detect.Verdict{absent}, now: doubt, out: true, settled: true},
-		"it goes after a doubt":      {before: []detect.Verdict{served, doubt}, now: absent, moves: true, out: true, settled: true},
+		"absent after a doubt":       {before: []detect.Verdict{served, doubt}, now: absent, moves: true, out: true, settled: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

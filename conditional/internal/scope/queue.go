@@ -22,31 +22,33 @@ type (
 	requestLimiter = workqueue.TypedRateLimiter[reconcile.Request]
 )
 
-// drainInterval is how often a scope that drains looks at its queues: controller-runtime's tell nobody that they are empty.
+// drainInterval is how often a draining scope checks its queues: controller-runtime's queues do not report when they
+// are empty.
 const drainInterval = 2 * time.Millisecond
 
-// lastEventsTimeout bounds the wait for the deletions that the API server has sent before that of their CRD. They do not come
-// when the watch was cut at that moment; the scope tells its handlers then.
+// lastEventsTimeout limits the wait for the deletions that the API server sends before that of their CRD. They do not
+// come if the watch broke at that moment; the scope itself notifies its handlers then.
 const lastEventsTimeout = 5 * time.Second
 
 // trackedQueue is a controller's queue that can be emptied before its workers are asked to return.
-// controller-runtime's drops what waits in it as soon as its context ends.
+// controller-runtime's queue drops waiting requests as soon as its context ends.
 type trackedQueue struct {
 	requestQueue
 	limiter      requestLimiter // of the queue
 	name         string         // of the controller
 	shutDownOnce sync.Once
-	adding       sync.RWMutex // held for reading while something is added
+	adding       sync.RWMutex // held for reading while a request is added
 
 	mu       sync.Mutex
 	isEnding bool // nothing is taken or added any more; adding guards it, too
 	waiting  int  // workers that wait for a request
-	// working are the workers that have a request: for a moment two, when one is done and another has got it again.
+	// working counts the workers of each request. The count is briefly 2 if another worker takes a request before Done
+	// has subtracted the first one.
 	working map[reconcile.Request]int
 	failed  map[reconcile.Request]struct{} // requests that the limiter counts
 }
 
-// trackedPriorityQueue is one that has priorities, which is the default.
+// trackedPriorityQueue is a trackedQueue with priorities, which is the default.
 type trackedPriorityQueue struct {
 	*trackedQueue
 	inner priorityqueue.PriorityQueue[reconcile.Request]
@@ -54,8 +56,8 @@ type trackedPriorityQueue struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = trackedPriorityQueue{}
 
-// trackQueue puts a trackedQueue into a controller of controller-runtime that has not been started. The field is no part of
-// the interface; without it, or with requests of another type, a stop drops what is queued.
+// trackQueue replaces the queue of one of controller-runtime's controllers by a trackedQueue before the start. The
+// field is not part of the interface. Without it, or with requests of another type, a stop drops queued requests.
 func (m *Manager) trackQueue(r manager.Runnable) {
 	controller := reflect.Indirect(reflect.ValueOf(r))
 	if controller.Kind() != reflect.Struct {
@@ -93,7 +95,7 @@ type ControllerQueue struct {
 	Queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// takeNext returns the next request; a queue that shuts down may still hand one out, which is not to be lost.
+// takeNext returns the next request; a queue that shuts down may still return one, which must not be lost.
 func (q *trackedQueue) takeNext(get func() (reconcile.Request, int, bool)) (reconcile.Request, int, bool) {
 	q.mu.Lock()
 	if q.isEnding {
@@ -122,7 +124,7 @@ func (q trackedPriorityQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	return q.takeNext(q.inner.GetWithPriority)
 }
 
-// addUnlessEnding adds requests. Those that fail when it is too late for another try count as failed all the same.
+// addUnlessEnding adds requests. Failed requests count as failed even if it is too late for another try.
 func (q *trackedQueue) addUnlessEnding(add func(), failed ...reconcile.Request) {
 	q.adding.RLock()
 	defer q.adding.RUnlock()
@@ -164,7 +166,7 @@ func (q *trackedQueue) Done(r reconcile.Request) {
 	}
 }
 
-// countedLimiter tells its queue what it counts. One that the controller's options have lives longer than the queue.
+// countedLimiter reports its counts to its queue. A limiter from the controller's options outlives the queue.
 type countedLimiter struct {
 	requestLimiter
 	queue *trackedQueue
@@ -199,8 +201,8 @@ func (q *trackedQueue) forgetFailures() {
 // ShutDown lets the workers return. The controller calls it at the end of its context, perhaps for the second time.
 func (q *trackedQueue) ShutDown() { q.shutDownWithin(context.Background()) }
 
-// shutDownWithin waits until no worker is about to get a request: controller-runtime's priority queue may hand out, and count, one
-// more after its end, when the gauge of its depth is gone.
+// shutDownWithin waits until no worker is about to get a request: controller-runtime's priority queue may return, and
+// count, one more after its end, when the gauge of its depth is already deleted.
 func (q *trackedQueue) shutDownWithin(ctx context.Context) {
 	q.adding.Lock()
 	q.mu.Lock()
@@ -214,7 +216,7 @@ func (q *trackedQueue) shutDownWithin(ctx context.Context) {
 	q.shutDownOnce.Do(q.requestQueue.ShutDown)
 }
 
-// countWorkers counts those that wait for a request, and those that have one.
+// countWorkers returns the number of workers that wait for a request, and of those that have one.
 func (q *trackedQueue) countWorkers() (waiting, working int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -224,7 +226,7 @@ func (q *trackedQueue) countWorkers() (waiting, working int) {
 // ShutDownWithDrain is ShutDown: controller-runtime's queue does not drain.
 func (q *trackedQueue) ShutDownWithDrain() { q.ShutDown() }
 
-// countUnfinished counts the requests that nobody has reconciled to an end.
+// countUnfinished returns the number of requests that were not reconciled successfully.
 func (q *trackedQueue) countUnfinished() int {
 	n := q.Len()
 	q.mu.Lock()
@@ -242,11 +244,12 @@ func (m *Manager) trackedQueues() []*trackedQueue {
 	return slices.Clone(m.queues)
 }
 
-// HasLostKinds reports whether a kind that the scope watches is gone, or is another one now: the requests that its last
-// objects have left in the queues will not come again.
+// HasLostKinds reports whether a kind that the scope watches is gone or was replaced: requests that its last objects
+// have left in the queues will not come again.
 func (m *Manager) HasLostKinds() bool { return len(m.cache.lostInformers()) > 0 }
 
-// drain lets the controllers reconcile the last deletions, and returns how many requests were left when ctx ended.
+// drain lets the controllers reconcile the last deletions, and returns the number of requests that were left when ctx
+// ended.
 func (m *Manager) drain(ctx context.Context) (dropped int) {
 	late, cancel := context.WithTimeout(ctx, lastEventsTimeout)
 	defer cancel()
@@ -275,7 +278,8 @@ func (m *Manager) drain(ctx context.Context) (dropped int) {
 	return dropped
 }
 
-// endQueues forgets what the limiters have counted, and what controller-runtime shows of the queues: it counts what was dropped for ever.
+// endQueues clears the counts of the limiters, and controller-runtime's gauges of the queues, which would keep
+// counting dropped requests.
 func (m *Manager) endQueues() {
 	for _, q := range m.trackedQueues() {
 		_ = q.Len() // It waits for the queue's goroutines, which may still count.

@@ -30,7 +30,7 @@ type queuedController struct {
 	NewQueue func(string, requestLimiter) requestQueue
 }
 
-// relayingQueue hands a request that is done to the next worker, before who was done with it goes on.
+// relayingQueue hands a finished request to the next worker before the first worker continues.
 type relayingQueue struct {
 	requestQueue
 
@@ -42,7 +42,8 @@ func (q relayingQueue) Done(r reconcile.Request) {
 	q.afterDone()
 }
 
-// TestARequestThatIsTakenAgainIsBeingWorkedOn has two workers: a drain must not end while the second has what the first was done with.
+// TestARequestThatIsTakenAgainIsBeingWorkedOn has two workers: a drain must not end while the second one handles the
+// request that the first has finished.
 func TestARequestThatIsTakenAgainIsBeingWorkedOn(t *testing.T) {
 	m, c := &Manager{}, &queuedController{}
 	var q requestQueue
@@ -109,7 +110,7 @@ func requestFor(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}
 }
 
-// The events of the first list have a low priority, so that what changes meanwhile is not held up by them.
+// The events of the first list have a low priority, so that they do not delay later changes.
 func TestAControllerKeepsItsPriorities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, ok := openTrackedQueue("").(priorityqueue.PriorityQueue[reconcile.Request])
@@ -144,8 +145,8 @@ func TestAFailureAtTheEndIsLeftOver(t *testing.T) {
 	}
 }
 
-// A worker waits and requests are ready when the queue ends, as at any stop of a controller that is busy. What the queue counts
-// after its gauge was deleted makes a new one, which begins at 0.
+// A worker waits and requests are ready when the queue ends, as at any stop of a busy controller. A count after the
+// deletion of the queue's gauge creates a new gauge, which begins at 0.
 func TestAQueueThatHasEndedCountsNothing(t *testing.T) {
 	const name = "ended"
 	all, err := process.RegistryOf(nil)
@@ -179,7 +180,7 @@ func TestAQueueThatHasEndedCountsNothing(t *testing.T) {
 	}
 }
 
-// handingQueue has one request, which it is about to hand out.
+// handingQueue has one request, which it is about to return.
 type handingQueue struct {
 	requestQueue
 	requests chan reconcile.Request
@@ -191,7 +192,7 @@ func (h *handingQueue) Get() (reconcile.Request, bool) { return <-h.requests, fa
 func (h *handingQueue) Done(reconcile.Request)         {}
 func (h *handingQueue) ShutDown()                      { h.hasEnded.Store(true) }
 
-// It is the same as above, step by step.
+// The same as above, step by step.
 func TestAQueueEndsAfterWhatItIsAboutToHandOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &handingQueue{requests: make(chan reconcile.Request)}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package scope has the manager that one activation of a conditional group receives: a decorated manager.Manager
+// Package scope contains the manager that one activation of a conditional group receives: a wrapped manager.Manager
 // whose cache, client and runnables end with the activation, and refuse every use afterwards.
 package scope
 
@@ -29,27 +29,28 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/process"
 )
 
-// ErrClosed is the answer of a scope after its activation has ended.
+// ErrClosed is returned by a scope after its activation has ended.
 var ErrClosed = errors.New("the scope of this conditional controller is closed: take clients and caches from the manager that setup was given last")
 
-// Options are what a group asks of its scopes.
+// Options are a group's settings for its scopes.
 type Options struct {
 	// Optional are the kinds that may come and go while the scope lives, and how the detector may look for them.
 	Optional detect.Interest
-	// CacheOptions, unless it is nil, changes the options of the cache, which shares no informer then.
+	// CacheOptions, unless it is nil, changes the options of the cache, which then shares no informer.
 	CacheOptions func(*cache.Options)
-	// UseQueue, unless it is nil, is called when a controller of the scope has got its queue. Its error ends the scope.
+	// UseQueue, unless it is nil, is called when a controller of the scope has created its queue. Its error ends the
+	// scope.
 	UseQueue func(ControllerQueue) error
 }
 
 // Manager is the scoped manager. Its zero value is not usable.
 type Manager struct {
 	manager.Manager                                   // the outer one
-	inner             cluster.Cluster                 // never started as a whole: only its cache is
+	inner             cluster.Cluster                 // never started as a whole: only its cache is used
 	cache             *scopedCache                    // its cache
-	client, apiReader *managercache.RefreshableClient // its client, and the one without a cache
+	client, apiReader *managercache.RefreshableClient // its client, and its client without a cache
 	lifetime          context.Context                 // of the cache; its end closes the scope
-	over              context.Context                 // ends when the runnables have to
+	over              context.Context                 // ends when the runnables must end
 	endWith           context.CancelCauseFunc         // ends it; the first cause counts
 	Close             func()                          // ends lifetime and returns the leases of informers, without waiting; it may be called more than once
 
@@ -65,8 +66,8 @@ type Manager struct {
 	readyz     map[string]healthz.Checker
 }
 
-// New returns a scope with the outer manager's config, HTTP client and scheme, and the informers that
-// groups of the API server share. It makes no request.
+// New returns a scope with the outer manager's config, HTTP client and scheme, and the informers that groups of the
+// API server share. It makes no request.
 func New(outer manager.Manager, h *process.SharedState, o Options) (*Manager, error) {
 	m := &Manager{
 		Manager:  outer,
@@ -94,7 +95,7 @@ func (m *Manager) buildCluster(outer manager.Manager) error {
 	var err error
 	m.inner, err = cluster.New(outer.GetConfig(), func(o *cluster.Options) {
 		o.Scheme, o.HTTPClient, o.Logger = outer.GetScheme(), httpClient, outer.GetLogger()
-		// The cluster is never started, so a cache of its own would never sync.
+		// The cluster is never started, so that a cache of its own would never sync.
 		o.NewCache = func(*rest.Config, cache.Options) (cache.Cache, error) { return m.cache, nil }
 		o.MapperProvider = func(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
 			m.cache.mapper, err = m.cache.newMapper(cfg, hc)
@@ -119,13 +120,14 @@ func (m *Manager) closingHTTPClient(hc *http.Client) *http.Client {
 	if hc == nil {
 		return nil
 	}
-	// The outer manager goes on with the original when the scope is closed.
+	// The outer manager continues to use the original when the scope is closed.
 	closing := *hc
 	closing.Transport = &closingTransport{base: hc.Transport, lifetime: m.lifetime}
 	return &closing
 }
 
-// refreshClients replaces mapper and clients, which would never notice that a kind has another plural or scope.
+// refreshClients replaces the mapper and the clients, which would never notice that a kind has another plural or
+// scope.
 func (m *Manager) refreshClients() {
 	m.reportFailure(errors.Join(m.cache.mapper.Refresh(), m.client.Refresh(), m.apiReader.Refresh()))
 }
@@ -141,10 +143,10 @@ func (m *Manager) GetAPIReader() client.Reader { return m.apiReader }
 
 func (m *Manager) GetFieldIndexer() client.FieldIndexer { return m.cache }
 
-// GetRESTMapper returns a mapper that knows nothing older than the scope.
+// GetRESTMapper returns a mapper without results older than the scope.
 func (m *Manager) GetRESTMapper() meta.RESTMapper { return m.cache.mapper }
 
-// GetControllerOptions returns the outer options without the check of names, which are never freed.
+// GetControllerOptions returns the outer options without the validation of names, which are never freed.
 func (m *Manager) GetControllerOptions() config.Controller {
 	opts := m.Manager.GetControllerOptions()
 	opts.SkipNameValidation = new(true)
@@ -205,7 +207,7 @@ func (t *closingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport below, for example to close idle connections.
 func (t *closingTransport) WrappedRoundTripper() http.RoundTripper { return t.base }
 
-// Add takes a runnable: it starts with Run, or at once while Run runs.
+// Add adds a runnable, which starts with Run, or at once if Run was called.
 func (m *Manager) Add(r manager.Runnable) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -227,14 +229,14 @@ func (m *Manager) Start(context.Context) error {
 	return errors.New("a conditional controller's setup must not start the manager it was given: add runnables to it and return")
 }
 
-// Progress is what Run tells its caller.
+// Progress contains the callbacks of Run.
 type Progress struct {
 	Up, Broke func() // the runnables have been started; one of them has failed
-	// Dropped is called with the number of requests that Drain has left after DrainTimeout.
+	// Dropped is called with the number of requests that were left when Drain reached DrainTimeout.
 	Dropped      func(int)
 	DrainTimeout time.Duration
-	// Ended is called last, when everything has returned, handlers of events included: with nil after a stop, or with the first
-	// runnable's error. The scope is closed then.
+	// Ended is called last, when all runnables and handlers of events have returned: with nil after a stop, or with
+	// the first runnable's error. The scope is closed then.
 	Ended func(error)
 }
 
@@ -243,8 +245,8 @@ var (
 	errDraining = errors.New("the scope was drained")
 )
 
-// Run starts the cache, then the runnables, and returns. They end with ctx, with Drain, or with the first error: a scope has no
-// goroutine that waits for that.
+// Run starts the cache, then the runnables, and returns. They end with ctx, with Drain, or with the first error: a
+// scope has no goroutine that waits for them.
 func (m *Manager) Run(ctx context.Context, p Progress) {
 	ctx, cancel := context.WithCancel(ctx)
 	m.cache.allowReads()
@@ -274,19 +276,21 @@ func (m *Manager) Run(ctx context.Context, p Progress) {
 	})
 }
 
-// finish returns when all runnables have, which were asked to.
+// finish returns when all runnables, which were asked to end, have returned.
 func (m *Manager) finish() {
 	m.mu.Lock()
 	m.isDraining = true
 	m.mu.Unlock()
-	// Handlers go before the runnables have ended: an event must not reach the queue of a controller that has returned.
+	// Remove the handlers before the runnables have ended: an event must not reach the queue of a controller that has
+	// returned.
 	m.cache.removeHandlers()
 	m.running.Wait()
 	m.endQueues()
 	m.End()
 }
 
-// Drain asks the runnables to end, as the end of Run's context does, but lets the controllers reconcile what is queued before.
+// Drain asks the runnables to end, as the end of Run's context does, but lets the controllers reconcile queued
+// requests first.
 func (m *Manager) Drain() { m.endWith(errDraining) }
 
 func (m *Manager) drainWithin(ctx context.Context, p Progress) {
@@ -297,13 +301,13 @@ func (m *Manager) drainWithin(ctx context.Context, p Progress) {
 	}
 }
 
-// End closes the scope and returns when no handler of events runs any more. A handler must not call it.
+// End closes the scope and returns when all handlers of events have returned. A handler must not call it.
 func (m *Manager) End() {
 	m.Close()
 	m.cache.waitStopped()
 }
 
-// waitForEarlySync waits for the informers that setup asked for, as the outer manager would.
+// waitForEarlySync waits for the informers that setup has requested, as the outer manager would.
 func (m *Manager) waitForEarlySync(ctx context.Context) error {
 	limit := m.GetControllerOptions().CacheSyncTimeout
 	// This is controller-runtime's default.
@@ -333,7 +337,7 @@ func (m *Manager) launchRunnable(r manager.Runnable) {
 	ctx := m.runContext
 	m.running.Go(func() {
 		err := r.Start(ctx)
-		// An error after the stop is how the runnable ends and not why.
+		// An error after the stop describes the end of the runnable, not its cause.
 		if ctx.Err() == nil {
 			m.reportFailure(err)
 		} else if err != nil && !errors.Is(err, context.Canceled) {
@@ -352,25 +356,27 @@ func (m *Manager) reportFailure(err error) {
 	}
 }
 
-// outsideWebhooks refuses webhooks. A scope lives on the leader only, and ends, while a webhook's Service asks every
+// outsideWebhooks refuses webhooks. A scope lives on the leader only, and ends, while a webhook's Service calls every
 // replica at any time.
 type outsideWebhooks struct {
 	webhook.Server
 	scope *Manager
 }
 
-// GetWebhookServer returns a server that takes no webhook. It leaves the outer manager's alone, which would be started.
+// GetWebhookServer returns a server that accepts no webhook. It does not use the outer manager's server, because that
+// would be started.
 func (m *Manager) GetWebhookServer() webhook.Server {
 	return outsideWebhooks{webhook.NewServer(webhook.Options{WebhookMux: http.NewServeMux()}), m}
 }
 
-// GetConverterRegistry returns an empty registry: the outer one has no lock, and takes each kind only once.
+// GetConverterRegistry returns an empty registry: the outer one has no lock, and accepts each kind only once.
 func (m *Manager) GetConverterRegistry() conversion.Registry { return conversion.NewRegistry() }
 
-// WebhookMux returns an empty mux, which the webhook builder asks before it registers.
+// WebhookMux returns an empty mux, which the webhook builder queries before it registers.
 func (outsideWebhooks) WebhookMux() *http.ServeMux { return http.NewServeMux() }
 
-// Register has no error to return: in a setup function it panics with one, which fails the start; later it fails the group.
+// Register cannot return an error. In a setup function it panics with one, which fails the start; later it fails the
+// group.
 func (w outsideWebhooks) Register(path string, _ http.Handler) {
 	err := fmt.Errorf("expected webhooks to be set up with the outer manager, found %s in a conditional group, which runs on the leader only: "+
 		"call ctrl.NewWebhookManagedBy in main.go, see docs/manual.md of the module conditional", path)

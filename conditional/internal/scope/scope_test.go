@@ -243,7 +243,7 @@ func TestAnInformerHasSyncedAndIsAnIndexer(t *testing.T) {
 	registration, err := indexed.AddEventHandler(toolscache.ResourceEventHandlerFuncs{AddFunc: func(any) {
 		select {
 		case seen <- "":
-		default: // Other tests make objects too, and a handler that waits for ever would hold up the stop.
+		default: // Other tests create objects too, and a handler that waits forever would delay the stop.
 		}
 	}})
 	testenv.Must(t, err)
@@ -256,8 +256,8 @@ func TestAnInformerHasSyncedAndIsAnIndexer(t *testing.T) {
 	r.expectInformers(0, 0)
 }
 
-// TestNoMethodOfTheOuterManagerShowsThrough fails when controller-runtime gives its manager a method that a scope does not have:
-// through the embedded manager it would lead out of the scope without a word.
+// TestNoMethodOfTheOuterManagerShowsThrough fails if controller-runtime gives its manager a method that a scope
+// lacks: through the embedded manager it would silently lead out of the scope.
 func TestNoMethodOfTheOuterManagerShowsThrough(t *testing.T) {
 	outside := map[string]string{
 		"Elected":             "the leader is that of the process",

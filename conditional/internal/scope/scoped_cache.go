@@ -27,29 +27,29 @@ import (
 )
 
 // scopedCache is the cache of one scope. It leases informers that it shares with other scopes. It never polls, and
-// waits for the informers and handlers of its own scope only; controller-runtime's own start of a controller costs
+// waits only for the informers and handlers of its own scope; controller-runtime's own start of a controller costs
 // 100 ms per poll.
 type scopedCache struct {
 	lifetime          context.Context
 	scheme            *runtime.Scheme
 	state             *process.SharedState
-	pool              *informers.Pool     // that of the state, or one of its own
+	pool              *informers.Pool     // that of the state, or a separate one
 	outer             cache.Cache         // of the manager or cluster
-	managerCache      *managercache.Cache // the same, nil when the manager was made without ManagerOptions
-	readsNeedInformer bool                // reads make no informer
+	managerCache      *managercache.Cache // the same; nil if the manager was made without ManagerOptions
+	readsNeedInformer bool                // reads create no informer
 	mapper            *scopedMapper
 	reportError       func(error) // ends the scope
-	refreshClients    func()      // makes the scope's clients forget where kinds are
+	refreshClients    func()      // makes the scope's clients forget the places of kinds
 	started           chan struct{}
 	running           sync.WaitGroup // the goroutine that follows the optional kinds
 
 	mu           sync.Mutex
 	informers    map[informers.InformerKind]*scopedInformer
-	indexes      map[informers.InformerKind][]informers.FieldIndex // that the scope asked for
+	indexes      map[informers.InformerKind][]informers.FieldIndex // requested by the scope
 	optional     map[schema.GroupVersionKind]*optionalKind         // the map itself never changes
 	gates        []*eventGate                                      // of all handlers that may still run
 	stopWatching func()
-	isMuted      bool // no handlers any more
+	isMuted      bool // no handlers may be added any more
 	isClosed     bool
 }
 
@@ -73,7 +73,7 @@ func newScopedCache(life context.Context, cl cluster.Cluster, h *process.SharedS
 	return v
 }
 
-// OuterCache returns the cache of the outer manager, so that groups in a scope inherit, too.
+// OuterCache returns the cache of the outer manager, so that groups inside a scope inherit from it, too.
 func (v *scopedCache) OuterCache() *managercache.Cache { return v.managerCache }
 
 // allowReads lets reads begin. Informers run from their first use on.
@@ -84,13 +84,14 @@ func (v *scopedCache) Start(context.Context) error {
 	return errors.New("a conditional controller's setup must not start the cache it was given: the group does")
 }
 
-// WaitForCacheSync returns true when all informers and handlers of the scope have synced, false when ctx or the
-// scope ends before. That it waits for handlers too spares a controller to poll for its own.
+// WaitForCacheSync returns true when all informers and handlers of the scope have synced, and false if ctx or the
+// scope ends first. Because it also waits for handlers, controllers need not poll for their own.
 func (v *scopedCache) WaitForCacheSync(ctx context.Context) bool {
 	return v.waitForSyncs(ctx, func(u *scopedInformer) []*handlerRegistration { return u.handlers })
 }
 
-// waitForInformers leaves out the handlers: those that setup adds may wait for a runnable that has yet to start.
+// waitForInformers does not wait for the handlers: those that setup adds may wait for a runnable that has yet to
+// start.
 func (v *scopedCache) waitForInformers(ctx context.Context) bool {
 	return v.waitForSyncs(ctx, func(*scopedInformer) []*handlerRegistration { return nil })
 }
@@ -116,7 +117,7 @@ func (v *scopedCache) waitForSyncs(ctx context.Context, handlersOf func(*scopedI
 	return v.lifetime.Err() == nil
 }
 
-// waitDone returns nil when done or gone is closed, ErrClosed when the scope ends before, or the error of ctx.
+// waitDone returns nil when done or gone is closed, ErrClosed if the scope ends first, or the error of ctx.
 func (v *scopedCache) waitDone(ctx context.Context, done, gone <-chan struct{}) error {
 	if isClosed(done) {
 		return nil
@@ -133,8 +134,8 @@ func (v *scopedCache) waitDone(ctx context.Context, done, gone <-chan struct{}) 
 	}
 }
 
-// knownKind returns what there is to know of a kind without a request. It returns an error for an optional kind that is
-// absent.
+// knownKind returns the facts about a kind that are known without a request. It returns an error for an absent
+// optional kind.
 func (v *scopedCache) knownKind(gvk schema.GroupVersionKind) (kind informers.InformerKind, knownKind bool, err error) {
 	if p := v.optional[gvk]; p != nil {
 		v.mu.Lock()
@@ -146,7 +147,7 @@ func (v *scopedCache) knownKind(gvk schema.GroupVersionKind) (kind informers.Inf
 			return kind, false, newNoMatchError(gvk)
 		}
 	}
-	// The detector knows the kinds of conditions, and so most that a group uses, without a request.
+	// The detector has verdicts on the kinds of conditions, and thus on most kinds that a group uses.
 	if verdict, ok := v.state.Detector.KnownVerdict(gvk); ok && verdict.Presence == detect.Served {
 		return kindFromVerdict(gvk, verdict), true, nil
 	}
@@ -161,14 +162,14 @@ func newNoMatchError(gvk schema.GroupVersionKind) error {
 	return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 }
 
-// findKind returns what an informer of the kind has to watch, but for the form; a kind that the detector does not know is
-// looked up.
+// findKind returns the InformerKind of a kind, without its form; a kind that the detector does not follow is looked
+// up.
 func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind) (informers.InformerKind, error) {
 	kind, known, err := v.knownKind(gvk)
 	if known || err != nil {
 		return kind, err
 	}
-	// A mapper takes no context, and is not waited for any longer than for ctx and the scope.
+	// A mapper takes no context, so the wait for it ends with ctx or the scope.
 	var asked informers.InformerKind
 	var failed error
 	found := make(chan struct{})
@@ -188,7 +189,7 @@ func (v *scopedCache) findKind(ctx context.Context, gvk schema.GroupVersionKind)
 	return kind, err
 }
 
-// askForKind asks for the one group version. The mapper, which asks for all that there are, is for what that does not find.
+// askForKind queries the one group version. If that does not find the kind, the mapper queries everything.
 func (v *scopedCache) askForKind(gvk schema.GroupVersionKind) (informers.InformerKind, error) {
 	if verdict, err := v.state.Detector.LookUp(v.lifetime, gvk); err == nil && verdict.Presence == detect.Served {
 		return kindFromVerdict(gvk, verdict), nil
@@ -202,7 +203,7 @@ func (v *scopedCache) askForKind(gvk schema.GroupVersionKind) (informers.Informe
 	}, nil
 }
 
-// lostInformers returns the informers whose kind is gone, or is another one now.
+// lostInformers returns the informers whose kind is gone or was replaced.
 func (v *scopedCache) lostInformers() (lost []*scopedInformer) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -215,7 +216,8 @@ func (v *scopedCache) lostInformers() (lost []*scopedInformer) {
 	return lost
 }
 
-// deletedInformers returns the lost informers of kinds whose objects are gone. A version that is not served any more has kept them.
+// deletedInformers returns the lost informers of kinds whose objects are gone. If only a version is not served any
+// more, the objects still exist.
 func (v *scopedCache) deletedInformers() []*scopedInformer {
 	return slices.DeleteFunc(v.lostInformers(), func(u *scopedInformer) bool {
 		verdict, _ := v.state.Detector.KnownVerdict(u.key.GVK)
@@ -223,7 +225,8 @@ func (v *scopedCache) deletedInformers() []*scopedInformer {
 	})
 }
 
-// hasDeliveredDeletions reports whether the handlers know that no object is left of the kinds whose CRD was deleted.
+// hasDeliveredDeletions reports whether the handlers have received the deletion of every object of the kinds whose
+// CRD was deleted.
 func (v *scopedCache) hasDeliveredDeletions() bool {
 	deleted := v.deletedInformers()
 	v.mu.Lock()
@@ -233,13 +236,15 @@ func (v *scopedCache) hasDeliveredDeletions() bool {
 	})
 }
 
-// missedDeletions are objects that went with their CRD while their watch was being opened again: no event and no list will tell.
+// missedDeletions are objects that were deleted with their CRD while their watch was being reopened: no event and no
+// list reports that.
 type missedDeletions struct {
 	registration *handlerRegistration
 	objects      []any
 }
 
-// dropDeletedObjects lets reads find nothing of the kinds whose CRD was deleted, and returns what the handlers have missed.
+// dropDeletedObjects empties the reads of kinds whose CRD was deleted, and returns the deletions that the handlers
+// have missed.
 func (v *scopedCache) dropDeletedObjects() (missed []missedDeletions) {
 	deleted := v.deletedInformers()
 	v.mu.Lock()
@@ -248,7 +253,7 @@ func (v *scopedCache) dropDeletedObjects() (missed []missedDeletions) {
 		u.isEmptied = true
 		store, ok := u.lease.Informer().(toolscache.SharedIndexInformer)
 		if !ok {
-			continue // One of several namespaces has several stores.
+			continue // A cache of several namespaces has several stores.
 		}
 		for _, r := range u.handlers {
 			if !r.ofClient && r.knowsObjects() {
@@ -259,7 +264,7 @@ func (v *scopedCache) dropDeletedObjects() (missed []missedDeletions) {
 	return missed
 }
 
-// deliver tells the handler, which must have been taken off, once it has handled what it was told before.
+// deliver notifies the handler, which must have been removed from its informer, after it has handled earlier events.
 func (d missedDeletions) deliver(ctx context.Context) {
 	select {
 	case <-d.registration.gate.drained:
@@ -273,7 +278,8 @@ func (d missedDeletions) deliver(ctx context.Context) {
 	}
 }
 
-// removeHandlers takes the handlers off when the runnables end. Reads go on, and the handlers that the client needs for them.
+// removeHandlers removes the handlers when the runnables end. Reads continue, and so do the handlers that the client
+// needs for them.
 func (v *scopedCache) removeHandlers() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -300,7 +306,7 @@ func (v *scopedCache) close() {
 	unfollow()
 }
 
-// waitStopped returns when nothing of a closed cache runs any more.
+// waitStopped returns when everything of a closed cache has ended.
 func (v *scopedCache) waitStopped() {
 	v.running.Wait()
 	v.mu.Lock()
@@ -311,8 +317,8 @@ func (v *scopedCache) waitStopped() {
 	}
 }
 
-// Get reads one object; when the scope closes meanwhile, it returns ErrClosed rather than to wait for an informer
-// that cannot sync any more. A kind that is optional and absent is a meta.NoKindMatchError.
+// Get reads one object. If the scope closes in the meantime, it returns ErrClosed instead of waiting for an informer
+// that cannot sync any more. For an optional kind that is absent it returns a meta.NoKindMatchError.
 func (v *scopedCache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	reader, err := v.syncedReader(ctx, obj)
 	if err != nil {
@@ -329,12 +335,12 @@ func (v *scopedCache) List(ctx context.Context, list client.ObjectList, opts ...
 	return reader.List(ctx, list, opts...)
 }
 
-// syncedReader returns what reads the informer of obj, after its sync.
+// syncedReader returns the reader of the informer of obj, after its sync.
 func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (client.Reader, error) {
 	if v.lifetime.Err() != nil {
 		return nil, ErrClosed
 	}
-	// controller-runtime's cache refuses reads before its start as well: in setup they would wait for ever.
+	// controller-runtime's cache also refuses reads before its start: in setup they would wait forever.
 	if !isClosed(v.started) {
 		return nil, &cache.ErrCacheNotStarted{}
 	}
@@ -359,7 +365,7 @@ func (v *scopedCache) syncedReader(ctx context.Context, obj runtime.Object) (cli
 	if err := v.waitDone(ctx, lease.Informer().HasSyncedChecker().Done(), parted); err != nil {
 		return nil, newUnsyncedError(s, err)
 	}
-	if !lease.Informer().HasSynced() { // It went before.
+	if !lease.Informer().HasSynced() { // The informer ended first.
 		return nil, v.newUnreadableError(s)
 	}
 	return lease.Reader(), nil
@@ -376,7 +382,8 @@ func (emptyReader) List(_ context.Context, list client.ObjectList, _ ...client.L
 	return meta.SetList(list, nil)
 }
 
-// readableInformer returns the informer to read from. It makes one, unless the manager's cache.Options forbid that to reads.
+// readableInformer returns the informer to read from. It creates one, unless the manager's cache.Options forbid that
+// to reads.
 func (v *scopedCache) readableInformer(ctx context.Context, s informers.InformerKind) (*scopedInformer, error) {
 	if !v.readsNeedInformer {
 		return v.useInformer(ctx, s)
@@ -388,7 +395,7 @@ func (v *scopedCache) readableInformer(ctx context.Context, s informers.Informer
 	return u, err
 }
 
-// requirePresent returns an error for an optional kind that is not there, so that a read of it creates nothing.
+// requirePresent returns an error for an absent optional kind, so that a read of it creates nothing.
 func (v *scopedCache) requirePresent(ctx context.Context, s informers.InformerKind) error {
 	p := v.optional[s.GVK]
 	if p == nil {
@@ -426,11 +433,11 @@ func (v *scopedCache) newUnreadableError(s informers.InformerKind) error {
 	case v.isClosed:
 		return ErrClosed
 	case p == nil || p.kind != nil:
-		return fmt.Errorf("read %s: %w meanwhile: read again", s.GVK, errInformerRemoved)
+		return fmt.Errorf("read %s: %w during the read: read again", s.GVK, errInformerRemoved)
 	case p.isAbsent:
 		return newNoMatchError(s.GVK)
 	}
-	return fmt.Errorf("read %s: it is not known whether the API server serves it: %s: try again later", s.GVK, p.doubt)
+	return fmt.Errorf("read %s: whether the API server serves it is unknown: %s: try again later", s.GVK, p.doubt)
 }
 
 func newUnsyncedError(s informers.InformerKind, err error) error {
@@ -440,7 +447,7 @@ func newUnsyncedError(s informers.InformerKind, err error) error {
 	return k8serrors.NewTimeoutError(fmt.Sprintf("the informer of %s has not synced: %v: check that it may be listed and watched", s.GVK, err), 0)
 }
 
-// scopedMapper answers without a request for kinds that the detector knows, and asks discovery for others.
+// scopedMapper answers without a request for kinds that the detector follows, and queries discovery for others.
 type scopedMapper struct {
 	*managercache.RefreshableMapper
 	cache *scopedCache
@@ -466,7 +473,7 @@ func (m *scopedMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*me
 }
 
 // NewCache returns a scope's cache without a manager, for a source whose kinds come and go in a cluster. It ends with
-// stop, which returns when no handler runs any more.
+// stop, which returns when all handlers have returned.
 func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Cache, stop func(), err error) {
 	life, end := context.WithCancel(context.Background())
 	v := newScopedCache(life, cl, h, o)
@@ -481,12 +488,12 @@ func NewCache(cl cluster.Cluster, h *process.SharedState, o Options) (_ cache.Ca
 		}
 	}
 	v.refreshClients = func() { v.reportError(v.mapper.Refresh()) }
-	v.allowReads() // Nobody starts this cache.
+	v.allowReads() // No manager starts this cache.
 	v.watchOptionalKinds(h.Detector, o)
 	return v, stop, nil
 }
 
-// optionalKind is the last state of an optional kind. It is guarded by the cache's lock.
+// optionalKind is the last state of an optional kind. The cache's lock guards it.
 type optionalKind struct {
 	settled  *closedOnceLatch        // opens with the first verdict
 	kind     *informers.InformerKind // while it is served, without a form; an unclear verdict does not change it
@@ -517,7 +524,7 @@ func (v *scopedCache) applyVerdicts(kinds []schema.GroupVersionKind, verdicts []
 	for i, gvk := range kinds {
 		moved := v.optional[gvk].noteVerdict(gvk, verdicts[i])
 		if moved {
-			v.refreshClients() // This comes before any event: a reconciler must find the kind at its new place.
+			v.refreshClients() // Before any event: a reconciler must find the kind at its new place.
 		}
 		for s, u := range v.informers {
 			if s.GVK != gvk {
@@ -551,7 +558,7 @@ func (p *optionalKind) noteVerdict(gvk schema.GroupVersionKind, verdict detect.V
 	return moved
 }
 
-// reattachLease moves the informer of an optional kind to where that is served now.
+// reattachLease moves the informer of an optional kind to the place where the kind is served now.
 func (u *scopedInformer) reattachLease() error {
 	u.detachLease()
 	if u.optional.kind == nil {

@@ -21,20 +21,20 @@ import (
 
 var errInformerRemoved = errors.New("the informer was removed")
 
-// scopedInformer is the informer of a kind in one form as a scope has it. It leases the real informer, for an optional kind
-// only while that is served. Its state is guarded by the cache's lock.
+// scopedInformer is the informer of a kind in one form within a scope. It leases the real informer; for an optional
+// kind, only while the kind is served. The cache's lock guards its state.
 type scopedInformer struct {
 	cache    *scopedCache
-	key      informers.InformerKind // of one kind in one form, wherever that is served
-	optional *optionalKind          // nil for a kind that is always there
-	indexes  []informers.FieldIndex // with some, its informer is not shared
+	key      informers.InformerKind // of one kind in one form, regardless of where it is served
+	optional *optionalKind          // nil for a kind that is not optional
+	indexes  []informers.FieldIndex // if not empty, its informer is not shared
 
-	lease      *informers.Lease // nil while there is none
+	lease      *informers.Lease // nil without a lease
 	leaseEnded chan struct{}    // closed when the lease ends
 	handlers   []*handlerRegistration
 	synced     *closedOnceLatch
-	removed    chan struct{} // closed when the scope removes it
-	isEmptied  bool          // its CRD went with all objects
+	removed    chan struct{} // closed when the scope removes the informer
+	isEmptied  bool          // its CRD was deleted with all objects
 }
 
 func (v *scopedCache) existingInformer(s informers.InformerKind) (*scopedInformer, error) {
@@ -46,14 +46,14 @@ func (v *scopedCache) existingInformer(s informers.InformerKind) (*scopedInforme
 	return v.informers[s], nil
 }
 
-// useInformer returns the scope's informer, a new one if there is none. It has the indexes of the scope, and those that were
-// asked for outside of groups.
+// useInformer returns the scope's informer, and creates it if necessary. It has the indexes of the scope, and those
+// that were requested outside of groups.
 func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind) (*scopedInformer, error) {
 	u, err := v.existingInformer(s)
 	if u != nil || err != nil {
 		return u, err
 	}
-	// The look-ups may ask the API server and the outer cache, so they come before the lock.
+	// The look-ups may query the API server and the outer cache, so they come before the lock.
 	inherited := managercache.IndexesOf(v.outer, s, v.scheme)
 	optional := v.optional[s.GVK]
 	var kind informers.InformerKind
@@ -75,7 +75,7 @@ func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind)
 	if optional != nil && optional.kind != nil {
 		kind = *optional.kind
 	}
-	// An optional kind that is absent now gets its lease when it comes.
+	// An absent optional kind gets its lease when it comes.
 	if kind.Plural != "" {
 		if err := u.attachLease(kind); err != nil {
 			return nil, err
@@ -86,7 +86,7 @@ func (v *scopedCache) useInformer(ctx context.Context, s informers.InformerKind)
 	return u, nil
 }
 
-// attachLease takes a lease of the kind's informer and puts indexes and handlers to it.
+// attachLease leases the kind's informer and adds indexes and handlers to it.
 func (u *scopedInformer) attachLease(kind informers.InformerKind) error {
 	kind.Form = u.key.Form
 	lease, err := u.cache.pool.Lease(u.cache.lifetime, kind, len(u.indexes) > 0)
@@ -110,7 +110,7 @@ func (u *scopedInformer) attachLease(kind informers.InformerKind) error {
 	return nil
 }
 
-// detachLease takes the handlers off and gives the lease back.
+// detachLease removes the handlers and returns the lease.
 func (u *scopedInformer) detachLease() {
 	if u.lease == nil {
 		return
@@ -123,7 +123,7 @@ func (u *scopedInformer) detachLease() {
 	close(u.leaseEnded)
 }
 
-// removeAll takes the informer out of the scope for good.
+// removeAll removes the informer from the scope permanently.
 func (u *scopedInformer) removeAll() {
 	if u.IsStopped() {
 		return
@@ -136,7 +136,8 @@ func (u *scopedInformer) removeAll() {
 	u.synced.openLatch()
 }
 
-// openLatchOnSync opens the latch of an informer or handler when that has synced, or when there is nothing to wait for any more.
+// openLatchOnSync opens the latch of an informer or handler when that has synced, or when there is nothing left to
+// wait for.
 func (u *scopedInformer) openLatchOnSync(sync toolscache.DoneChecker, to *closedOnceLatch) {
 	if to.isOpen() {
 		return
@@ -151,7 +152,7 @@ func (u *scopedInformer) openLatchOnSync(sync toolscache.DoneChecker, to *closed
 	}()
 }
 
-// markAbsentSynced lets an optional kind that is not there count as synced, once that is known.
+// markAbsentSynced lets an absent optional kind count as synced, once its absence is known.
 func (u *scopedInformer) markAbsentSynced() {
 	if u.optional == nil || u.lease != nil || !u.optional.settled.isOpen() {
 		return
@@ -162,8 +163,8 @@ func (u *scopedInformer) markAbsentSynced() {
 	}
 }
 
-// GetInformer returns the scope's informer of obj. As in any cache it waits for the sync once the scope runs, unless an option
-// says otherwise.
+// GetInformer returns the scope's informer of obj. As in any cache, it waits for the sync once the scope runs, unless
+// an option disables that.
 func (v *scopedCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
@@ -203,17 +204,18 @@ func (v *scopedCache) syncedInformer(ctx context.Context, s informers.InformerKi
 	return u, nil
 }
 
-// indexedInformer is a SharedIndexInformer, as callers of controller-runtime's caches expect. What the scope does not guard, its
-// store for example, is that of the leased informer.
+// indexedInformer is a SharedIndexInformer, as callers of controller-runtime's caches expect. Unguarded parts, for
+// example its store, are those of the leased informer.
 type indexedInformer struct {
 	*scopedInformer
 	unguarded
 }
 
-// unguarded is one level deeper than the methods of the scope's informer, which so have precedence.
+// unguarded embeds the leased informer one level deeper than the scopedInformer, whose methods therefore take
+// precedence.
 type unguarded struct{ toolscache.SharedIndexInformer }
 
-// indexedInformer returns one that is no indexedInformer when there is none that it leases all the time.
+// indexedInformer returns an indexedInformer, or a plain informer if there is no permanent lease.
 func (v *scopedCache) indexedInformer(ctx context.Context, s informers.InformerKind, opts []cache.InformerGetOption) (cache.Informer, error) {
 	u, err := v.syncedInformer(ctx, s, opts)
 	if err != nil {
@@ -229,7 +231,7 @@ func (v *scopedCache) indexedInformer(ctx context.Context, s informers.InformerK
 	return u, nil
 }
 
-// RemoveInformer gives the scope's lease of obj's informer back. Others that share it keep it.
+// RemoveInformer returns the scope's lease of obj's informer. Other users of a shared informer keep it.
 func (v *scopedCache) RemoveInformer(_ context.Context, obj client.Object) error {
 	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
@@ -280,7 +282,7 @@ func (u *scopedInformer) addRegistration(r *handlerRegistration) error {
 	return nil
 }
 
-// RemoveEventHandler removes a handler. It may be called by the handler itself.
+// RemoveEventHandler removes a handler. The handler itself may call it.
 func (u *scopedInformer) RemoveEventHandler(h toolscache.ResourceEventHandlerRegistration) error {
 	r, ok := h.(*handlerRegistration)
 	if !ok || r.informer != u {
@@ -307,19 +309,19 @@ func (u *scopedInformer) AddIndexers(indexers toolscache.Indexers) error {
 
 func (u *scopedInformer) HasSynced() bool { return u.synced.isOpen() }
 
-// HasSyncedChecker is done when the informer has listed what there is, and when an optional kind is not there.
+// HasSyncedChecker is done when the informer has listed the existing objects, or when an optional kind is absent.
 func (u *scopedInformer) HasSyncedChecker() toolscache.DoneChecker {
 	return namedLatch{u.synced, "informer of " + u.key.GVK.String()}
 }
 
-// IsStopped is true when the scope has ended or the informer was removed from it.
+// IsStopped is true when the scope has ended or has removed the informer.
 func (u *scopedInformer) IsStopped() bool { return isClosed(u.removed) }
 
-// clientCache is the cache as the scope's client has it. One that reads its own writes adds handlers, and reads go on
-// while the runnables end.
+// clientCache is the cache as the scope's client uses it. A client that reads its own writes adds handlers, and reads
+// continue while the runnables end.
 type clientCache struct{ *scopedCache }
 
-// GetInformer returns an informer whose handlers stay as long as the scope.
+// GetInformer returns an informer whose handlers live as long as the scope.
 func (r clientCache) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	s, err := informers.IdentifyObject(obj, r.scheme)
 	if err != nil {
@@ -340,8 +342,8 @@ func (u clientInformer) AddEventHandler(h toolscache.ResourceEventHandler) (tool
 	return r, u.addRegistration(r)
 }
 
-// IndexField records an index for the scope's informer of obj, which is not shared then: an index cannot be taken out of
-// an informer, and no two may have the same name.
+// IndexField records an index for the scope's informer of obj, which is then not shared: an index cannot be removed
+// from an informer, and two indexes may not have the same name.
 func (v *scopedCache) IndexField(_ context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
 	s, err := informers.IdentifyObject(obj, v.scheme)
 	if err != nil {
@@ -364,32 +366,33 @@ func newLateIndexError(s informers.InformerKind, call string) error {
 		"call mgr.GetFieldIndexer().IndexField first, before controllers are built and objects read", call, s.GVK)
 }
 
-// handlerRegistration is one handler of the scope. It outlives the informers that it is connected to one after the other.
+// handlerRegistration is one handler of the scope. It outlives the informers to which it is connected one after the
+// other.
 type handlerRegistration struct {
 	informer *scopedInformer
 	handler  toolscache.ResourceEventHandler
 	opts     toolscache.HandlerOptions
-	ofClient bool // the client added it, so it stays until the scope is closed
+	ofClient bool // the client added it, so that it stays until the scope is closed
 	synced   *closedOnceLatch
 
-	// Guarded by the cache's lock.
+	// The cache's lock guards these fields.
 	inner toolscache.ResourceEventHandlerRegistration // nil while it is not connected
 	gate  *eventGate                                  // of the last connection
 }
 
-// knowsObjects is called with the cache's lock.
+// knowsObjects is called with the cache's lock held.
 func (r *handlerRegistration) knowsObjects() bool { return r.gate != nil && r.gate.knowsObjects() }
 
 func (r *handlerRegistration) HasSynced() bool { return r.synced.isOpen() }
 
-// HasSyncedChecker is done when the handler has seen all that was there first, and when the kind is not there.
+// HasSyncedChecker is done when the handler has received the first list, or when the kind is absent.
 func (r *handlerRegistration) HasSyncedChecker() toolscache.DoneChecker {
 	return namedLatch{r.synced, "handler of " + r.informer.key.GVK.String()}
 }
 
 func (u *scopedInformer) connectHandler(r *handlerRegistration) error {
 	d := &eventGate{drained: make(chan struct{})}
-	// The handler may still be busy with an event of the last connection, and must not see two at once.
+	// The handler may still be handling an event of the last connection, and must not receive two at once.
 	if r.gate != nil {
 		d.previous = r.gate.drained
 	}
@@ -404,12 +407,12 @@ func (u *scopedInformer) connectHandler(r *handlerRegistration) error {
 	return nil
 }
 
-// disconnectHandler takes the handler off: no event begins afterwards, one that is being handled goes on.
+// disconnectHandler removes the handler from the informer: no event begins afterwards, one in progress continues.
 func (u *scopedInformer) disconnectHandler(r *handlerRegistration) {
 	if r.inner == nil {
 		return
 	}
-	// RemoveEventHandler does not wait, and client-go still delivers the events that it has queued.
+	// RemoveEventHandler does not wait, and client-go still delivers queued events.
 	r.gate.closeGate()
 	if err := u.lease.Informer().RemoveEventHandler(r.inner); err != nil {
 		u.cache.reportError(err)
@@ -420,17 +423,17 @@ func (u *scopedInformer) disconnectHandler(r *handlerRegistration) {
 func (u *scopedInformer) removeHandler(r *handlerRegistration) {
 	u.disconnectHandler(r)
 	u.handlers = slices.DeleteFunc(u.handlers, func(other *handlerRegistration) bool { return other == r })
-	r.synced.openLatch() // Nobody is to wait for it.
+	r.synced.openLatch() // Nothing may wait for it any more.
 }
 
-// eventGate lets events through to a handler until it is closed.
+// eventGate passes events to a handler until it is closed.
 type eventGate struct {
-	previous <-chan struct{} // closed when the gate of the connection before is drained: events come one after the other
+	previous <-chan struct{} // closed when the gate of the previous connection is drained: events come one after the other
 	drained  chan struct{}   // closed when the gate is closed and no event is being handled
 
 	mu       sync.Mutex
 	inFlight int
-	objects  int // that the handler knows: those added less those deleted
+	objects  int // number of objects that the handler has: those added less those deleted
 	closed   bool
 }
 

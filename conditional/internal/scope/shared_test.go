@@ -24,7 +24,7 @@ import (
 	"github.com/torpor-dev/torpor/conditional/internal/testenv"
 )
 
-// forms are the ConfigMap as it may be watched.
+// forms are the forms in which a ConfigMap may be watched.
 func forms() map[string]client.Object {
 	gvk := corev1.SchemeGroupVersion.WithKind("ConfigMap")
 	loose, metadata := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
@@ -90,7 +90,7 @@ func TestInformersAreShared(t *testing.T) {
 	}
 }
 
-// A scope whose kinds no condition names asks discovery for what it needs and not for all that there is.
+// A scope whose kinds no condition names queries discovery only for the kinds that it needs.
 func TestAKindThatNobodyWaitsForTakesOneQuestion(t *testing.T) {
 	r := newScopeEnv(t)
 	l := r.begin(Options{}, func(*Manager) {})
@@ -102,8 +102,8 @@ func TestAKindThatNobodyWaitsForTakesOneQuestion(t *testing.T) {
 	r.end(l)
 }
 
-// TestNeighbourOnASharedInformerLosesNoEvent is a promise: what shares an informer with a group does not notice that
-// the group comes and goes.
+// TestNeighbourOnASharedInformerLosesNoEvent is a promise: a controller that shares an informer with a group does not
+// notice that the group comes and goes.
 func TestNeighbourOnASharedInformerLosesNoEvent(t *testing.T) {
 	const cycles, every = 1000, 5
 	r := newScopeEnv(t)
@@ -184,7 +184,7 @@ func TestStartsOfTheirOwnLeakNothing(t *testing.T) {
 	r.noMoreGoroutinesThan(before)
 }
 
-// handle adds a handler of what is added.
+// handle adds a handler of added objects.
 func (r *scopeEnv) handle(m *Manager, obj client.Object, f func(added client.Object)) (remove func() error) {
 	r.t.Helper()
 	informer, err := m.GetCache().GetInformer(r.t.Context(), obj, cache.BlockUntilSynced(false))

@@ -13,16 +13,16 @@ import (
 
 const (
 	loopback = "127.0.0.1"
-	// reservations is the address on which the tests of the other modules listen on the ports that they have given out.
+	// reservations is the address on which the tests of other modules listen on the ports that they have reserved.
 	reservations = "127.127.127.127"
-	// Ports lie below those from which Linux takes the ports of outgoing connections (32768 and more by default,
-	// net.ipv4.ip_local_port_range). envtest takes one of these, and a connection may be on it when a server begins to listen
-	// or, after a restart in a test, begins again.
+	// Ports lie below the range from which Linux takes the ports of outgoing connections (32768 and above by default,
+	// net.ipv4.ip_local_port_range). envtest takes ports from that range, and a connection may use one when a server
+	// begins to listen or, after a restart in a test, begins again.
 	firstPort, lastPort = 20_000, 32_767
 )
 
-// findPorts returns ports of the loopback interface on which nothing listens. A random place to begin keeps tests apart that
-// look at the same time.
+// findPorts returns ports of the loopback interface on which nothing listens. It begins at a random port, so that
+// tests that search at the same time rarely collide.
 func findPorts(ctx context.Context, count int) ([]string, error) {
 	var ports []string
 	all := lastPort - firstPort + 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv is what the tests of this module share that need a real API server.
+// Package testenv contains what the tests of this module need for a real API server.
 package testenv
 
 import (
@@ -23,11 +23,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// Patience bounds every wait of the tests; on an idle machine nothing in them takes a hundredth of it.
+// Patience limits every wait of the tests; on an idle machine nothing in them takes a hundredth of it.
 const Patience = 3 * time.Minute
 
-// NewEnvironment returns a kube-apiserver with its etcd, not started yet. It may take its time to start: a machine that
-// is busy with other tests needs longer than the 20 s of envtest.
+// NewEnvironment returns a kube-apiserver with its etcd, not started yet. It may start slowly: a machine that is busy
+// with other tests needs longer than the 20 s of envtest.
 func NewEnvironment(ctx context.Context) (*envtest.Environment, error) {
 	ports, err := findPorts(ctx, 3)
 	if err != nil {
@@ -43,7 +43,7 @@ func NewEnvironment(ctx context.Context) (*envtest.Environment, error) {
 	}, nil
 }
 
-// NewCRD returns a CRD with a schema that keeps everything.
+// NewCRD returns a CRD whose schema keeps all fields.
 func NewCRD(kind schema.GroupVersionKind, plural string, scope apiextensionsv1.ResourceScope) *apiextensionsv1.CustomResourceDefinition {
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: plural + "." + kind.Group},
@@ -67,7 +67,7 @@ func IsEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	})
 }
 
-// Eventually waits until a condition holds, and fails the test with what it has waited for.
+// Eventually waits until a condition holds, and otherwise fails the test with the name of the condition.
 func Eventually(t *testing.T, what string, holds func(context.Context) (bool, error)) {
 	t.Helper()
 	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, Patience, true, holds); err != nil {
@@ -75,7 +75,7 @@ func Eventually(t *testing.T, what string, holds func(context.Context) (bool, er
 	}
 }
 
-// Must fails the test with an error that it does not expect.
+// Must fails the test if there is an error.
 func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -83,7 +83,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// GrantRight lets a user do what the rules say, everywhere, and returns when the API server does: its authorizer hears of roles by a watch.
+// GrantRight gives a user the rights of the rules in all namespaces, and returns when the API server grants them: its
+// authorizer learns of roles by a watch.
 func GrantRight(t *testing.T, c client.Client, name, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	named := metav1.ObjectMeta{Name: name}
@@ -101,7 +102,7 @@ func GrantRight(t *testing.T, c client.Client, name, user string, rules ...rbacv
 	}
 }
 
-// firstRight is the first one that a rule about resources grants.
+// firstRight returns the first right that a rule about resources grants.
 func firstRight(rule rbacv1.PolicyRule) *authorizationv1.ResourceAttributes {
 	right := &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0]}
 	right.Resource, right.Subresource, _ = strings.Cut(rule.Resources[0], "/")
@@ -111,26 +112,26 @@ func firstRight(rule rbacv1.PolicyRule) *authorizationv1.ResourceAttributes {
 	return right
 }
 
-// Custom is an object of a kind that a test makes up.
+// Custom is an object of a made-up kind.
 type Custom struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              CustomSpec `json:"spec"`
 }
 
-// CustomSpec is what is wanted.
+// CustomSpec is its spec.
 type CustomSpec struct {
 	Message string `json:"message,omitempty"`
 }
 
-// CustomList is many of them.
+// CustomList is a list of such objects.
 type CustomList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Items           []Custom `json:"items"`
 }
 
-// Hub says that other versions are converted to this one.
+// Hub marks the version to which other versions are converted.
 func (*Custom) Hub() {}
 
 // DeepCopyObject copies the object.
@@ -152,7 +153,7 @@ func (l *CustomList) DeepCopyObject() runtime.Object {
 	return out
 }
 
-// AddCustom makes Custom the type of a kind.
+// AddCustom registers Custom as the type of a kind.
 func AddCustom(scheme *runtime.Scheme, kind schema.GroupVersionKind) {
 	scheme.AddKnownTypeWithName(kind, &Custom{})
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &CustomList{})

@@ -19,14 +19,14 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// WidgetSpec is what is wanted.
+// WidgetSpec defines the desired message.
 type WidgetSpec struct {
 	Message string `json:"message,omitempty"`
 }
 
 // +kubebuilder:object:root=true
 
-// Widget has a message that a ConfigMap of its name repeats.
+// Widget has a message that a ConfigMap of the same name repeats.
 type Widget struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -35,7 +35,7 @@ type Widget struct {
 
 // +kubebuilder:object:root=true
 
-// WidgetList is many of them.
+// WidgetList is a list of Widgets.
 type WidgetList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitempty"`
