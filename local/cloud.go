@@ -72,7 +72,7 @@ func cloudCommand() *cobra.Command {
 	f.Float64Var(&c.RatePerSecond, "rate", 0, "calls per second and access key; 0 means no limit")
 	f.IntVar(&c.Burst, "burst", 0, "calls that may come at once")
 	f.BoolVar(&c.EC2Limits, "ec2-limits", false, "limit the calls of each access key as EC2 does those of an account")
-	f.DurationVar(&c.ReadLag, "read-lag", 0, "how long after a change DescribeInstances still shows what was before")
+	f.DurationVar(&c.ReadLag, "read-lag", 0, "how long DescribeInstances still shows the old state after a change")
 	return cmd
 }
 
@@ -94,14 +94,14 @@ func serveCloud(ctx context.Context, h http.Handler, address string, port int, r
 const (
 	firstNetwork = 77
 	lastNetwork  = 126
-	// networkFile is where a folder keeps the network of its cloud.
+	// networkFile is the file in which a folder keeps the network of its cloud.
 	networkFile = "network"
-	// guard is the address and port that a cloud holds in its network as long as it runs.
+	// guard is the address and port that a cloud holds in its network while it runs.
 	guard = ".255.254:4242"
 )
 
-// reserveNetwork finds a loopback network that no other cloud of this machine uses, and holds it.
-// A folder keeps its network, because its machines keep their addresses.
+// reserveNetwork finds a loopback network that no other cloud of this machine uses, and holds it. A folder keeps its
+// network, because its machines keep their addresses.
 func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
@@ -119,7 +119,7 @@ func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 		}
 		return network, release, nil
 	}
-	// Networks that folders of clouds keep, which may be started again any moment, come last.
+	// Networks that folders of clouds keep come last: these clouds may be started again at any moment.
 	for _, mayBeKept := range []bool{false, true} {
 		for _, network := range networksByLastUse() {
 			if !mayBeKept && isNetworkKept(network) {
@@ -139,7 +139,7 @@ func reserveNetwork(ctx context.Context, dir string) (string, func(), error) {
 	return "", nil, fmt.Errorf("expected a free loopback network between 127.%d and 127.%d, found them all held by other clouds; stop one", firstNetwork, lastNetwork)
 }
 
-// holdNetwork takes the lock on a network, which is a listener, because the kernel releases it with the process.
+// holdNetwork takes the lock on a network. The lock is a listener, because the kernel releases it with the process.
 func holdNetwork(ctx context.Context, network string) (release func(), held bool) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", network+guard)
 	if err != nil {
@@ -148,12 +148,13 @@ func holdNetwork(ctx context.Context, network string) (release func(), held bool
 	return func() { _ = l.Close() }, true
 }
 
-// keptBy is the link to the file of the folder that keeps a network.
+// keptBy returns the link to the file of the folder that keeps a network.
 func keptBy(network string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("torpor-networks-%d", os.Getuid()), network)
 }
 
-// networksByLastUse begins with those that were not used for long, because machines of a cloud that has ended may still be dying.
+// networksByLastUse begins with the networks that were unused for longest, because machines of a cloud that has ended
+// may still be ending.
 func networksByLastUse() []string {
 	var networks []string
 	lastUse := map[string]time.Time{}
@@ -168,7 +169,7 @@ func networksByLastUse() []string {
 	return networks
 }
 
-// isNetworkKept reports whether a folder that is still there keeps a network.
+// isNetworkKept reports whether an existing folder keeps a network.
 func isNetworkKept(network string) bool {
 	kept, err := os.ReadFile(keptBy(network))
 	return err == nil && strings.TrimSpace(string(kept)) == network

@@ -86,7 +86,7 @@ func nodeCommand() *cobra.Command {
 	f.BoolVar(&r.wanted, "real", false, "run containerd, the kubelet, kube-proxy and CoreDNS; needs root and make node-parts")
 	f.StringVar(&r.controlPlane, "control-plane", "control-plane", "folder of the control plane that a real node joins")
 	f.StringVar(&r.parts, "parts", ".cache/node", "folder that make node-parts has filled, for a real node")
-	f.StringSliceVar(&r.images, "image", nil, "image files to import into a real node; its pause image comes by itself")
+	f.StringSliceVar(&r.images, "image", nil, "image files to import into a real node; its pause image is imported automatically")
 	return cmd
 }
 
@@ -125,7 +125,7 @@ func clusterCreateCommand() *cobra.Command {
 	var c targetcluster.Config
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Run a control-plane machine and nodes, and tell the hub",
+		Short: "Run a control-plane machine and nodes, and register them in the hub",
 		Example: `  # Two nodes whose certificates live for one minute
   local cluster create mycluster --hub ./hub/admin.kubeconfig --cloud http://127.0.0.1:5555 --certificates 1m`,
 		Args: cobra.ExactArgs(1),
@@ -209,6 +209,6 @@ func packagesCommand(name, what string, fetch func(ctx context.Context, dir stri
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", ".cache/"+name, "folder of the programs")
-	c.Flags().BoolVar(&optional, "optional", false, "only say so where Debian's packages cannot be had")
+	c.Flags().BoolVar(&optional, "optional", false, "do not fail if Debian's packages are unavailable")
 	return c
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/torpor-dev/torpor/local/figures"
 )
 
-// demoCommand is a command that runs a demo: it fills the configuration that all demos have, and then runs it.
+// demoCommand returns a command that fills the common configuration of all demos and runs one.
 func demoCommand(cmd *cobra.Command, c *runner.Config, dir string, run func(*cobra.Command) error) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +38,7 @@ func demoCommand(cmd *cobra.Command, c *runner.Config, dir string, run func(*cob
 		return run(cmd)
 	}
 	cmd.Flags().StringVar(&c.Dir, "dir", dir, "folder for everything that is made; emptied first")
-	cmd.Flags().StringVar(&c.Torpor, "torpor", "", "path of the torpor program; beside this program if empty")
+	cmd.Flags().StringVar(&c.Torpor, "torpor", "", "path of the torpor program; next to this program if empty")
 	return cmd
 }
 
@@ -59,8 +59,8 @@ func hibernationDemoCommand() *cobra.Command {
 	cmd := demoCommand(&cobra.Command{
 		Use:     "demo",
 		Aliases: []string{"demo-hibernate"},
-		Short:   "Hibernate and wake a real cluster, and print what was observed",
-		Long: `Hibernate and wake a real cluster, and print what was observed.
+		Short:   "Hibernate and resume a real cluster, and print what was observed",
+		Long: `Hibernate and resume a real cluster, and print what was observed.
 
 Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
 		Example: `  local demo --dir .cache/demo`,
@@ -73,9 +73,9 @@ func recordDemoCommand() *cobra.Command {
 	var c hibernation.Config
 	cmd := demoCommand(&cobra.Command{
 		Use:   "demo-record",
-		Short: "Stop a real cluster as one person, ask why as another, prolong it as a third, and let its end bring it back",
-		Long: `Stop a real cluster as one person, ask why as another, prolong it as a third, and let its end bring it back. It needs
-kubectl-torpor beside this program.
+		Short: "Stop a real cluster as one person, ask why as another, extend the stop as a third, and wait for the automatic start",
+		Long: `Stop a real cluster as one person, ask why as another, extend the stop as a third, and wait for the automatic start. It needs
+kubectl-torpor next to this program.
 
 Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was started is stopped in any case.`,
 		Example: `  local demo-record --dir .cache/demo-record`,
@@ -148,7 +148,7 @@ Exit codes: 0 if everything was measured, 1 otherwise; the figures until then ar
 	f.IntSliceVar(&accounts, "accounts", []int{1, 10}, "in how many accounts; each number is measured")
 	f.DurationVar(&options.Limit, "limit", 20*time.Minute, "how long all clusters may take to reach a power state")
 	f.DurationVar(&options.Idle, "idle", 0, "how long all clusters hibernate before they resume; the manager's CPU time in the second half is measured")
-	f.IntVar(&options.TargetAddresses, "target-addresses", 1, "at how many addresses, each with a certificate of its own, the clusters' API servers are")
+	f.IntVar(&options.TargetAddresses, "target-addresses", 1, "number of addresses of the clusters' API servers, each with a separate certificate")
 	f.StringVar(&options.Pprof, "pprof-address", "0", "host:port of the manager's profiles; 0 serves none")
 	f.StringVar(&out, "out", "fleet.json", "file for the medians, a flat JSON object")
 	f.StringVar(&c.CRDs, "crds", "config/crd", "folder of the custom resource definitions")
@@ -177,7 +177,7 @@ Exit codes: 0 if all of it was observed, 1 otherwise. Everything that was starte
 		Example: `  local demo-cf --dir .cache/demo-cf`,
 	}, &c.Config, "demo-cf", func(cmd *cobra.Command) error {
 		if c.CF = os.Getenv("CF_CLI"); c.CF == "" {
-			c.CF, _ = exec.LookPath("cf") // Without a client the demo leaves out what it would show.
+			c.CF, _ = exec.LookPath("cf") // Without a client the demo skips its step.
 		}
 		var err error
 		if c.GatewayAPI, err = findGatewayAPI(cmd.Context()); err != nil {
@@ -209,7 +209,7 @@ func upCommand() *cobra.Command {
 		Long: `Build the stage of the demo, a hub, a cloud, a cluster and torpor manager, and keep it in the background; or with --apps that of the demo
 of apps, with an app in it.
 
-Exit codes: 0 when everything stands, 1 otherwise.`,
+Exit codes: 0 when the stage is ready, 1 otherwise.`,
 		Example: "  local up --dir .cache/up\n  local down --dir .cache/up",
 	}, &c.Config, "up", func(cmd *cobra.Command) error {
 		c.Certificates = time.Hour
@@ -227,7 +227,7 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 			return hibernation.KeepEnvironment(cmd.Context(), c, stands)
 		}
 	})
-	cmd.Flags().BoolVar(&foreground, "foreground", false, "stay in the foreground until told to stop")
+	cmd.Flags().BoolVar(&foreground, "foreground", false, "stay in the foreground until interrupted")
 	cmd.Flags().BoolVar(&apps, "apps", false, "the stage of the demo of apps, with a gateway, the CF API and an app")
 	return addClusterFlags(cmd, &c)
 }
@@ -247,11 +247,11 @@ func keepInBackground(ctx context.Context, c hibernation.Config, apps bool) erro
 	if err := b.Start(ctx, argv...); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "everything stands. Try:\n\n"+try+"\nkubectl is bundled in %[2]s. Stop everything with: make down\n", b.Dir, filepath.Dir(c.Local))
+	fmt.Fprintf(c.Out, "the stage is ready. Try:\n\n"+try+"\nkubectl is bundled in %[2]s. Stop everything with: make down\n", b.Dir, filepath.Dir(c.Local))
 	return nil
 }
 
-// What to try in each stage, with its folder and that of the programs.
+// Suggested commands for each stage; their arguments are its folder and that of the programs.
 const (
 	clusterCommands = `  export KUBECONFIG=%[1]s/hub/admin.kubeconfig PATH=%[2]s:$PATH
   kubectl get cd

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command local puts a real Kubernetes control plane, hollow nodes with real certificates and a simulated cloud
-// on one machine. Called as etcd, kube-apiserver, kubectl, kubelet or kube-proxy it is that program, so one file serves
-// envtest and real nodes too.
+// Command local runs a real Kubernetes control plane, hollow nodes with real certificates and a simulated cloud on
+// one machine. Under the names etcd, kube-apiserver, kubectl, kubelet and kube-proxy it acts as that program, so that
+// one file also serves envtest and real nodes.
 package main
 
 import (

@@ -22,12 +22,12 @@ import (
 	"github.com/torpor-dev/torpor/local/realnode"
 )
 
-// realCommands are those for nodes with real containers, which only Linux has.
+// realCommands returns the commands for nodes with real containers, which only Linux has.
 func realCommands() []*cobra.Command {
 	return []*cobra.Command{podsCommand(), nodePartsCommand(), bootNodeCommand(), mysqlDemoCommand()}
 }
 
-// connectBridge makes the bridge when a control plane is to serve on it.
+// connectBridge creates the bridge if a control plane is to serve on it.
 func connectBridge(ctx context.Context, address string) (func() error, error) {
 	if address != realnode.HostAddress {
 		return func() error { return nil }, nil
@@ -66,7 +66,7 @@ func nodePartsCommand() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
 		Use:     "node-parts",
-		Short:   "Fetch containerd and what a real node needs beside it into a folder; nothing is installed",
+		Short:   "Fetch containerd and the other parts of a real node into a folder; nothing is installed",
 		Example: "  local node-parts --dir .cache/node",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -77,7 +77,7 @@ func nodePartsCommand() *cobra.Command {
 	return c
 }
 
-// bootNodeCommand is how a real node starts its first process; it is not for users.
+// bootNodeCommand is the command by which a real node starts its first process; it is not for users.
 func bootNodeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    realnode.BootCommand,
@@ -106,7 +106,7 @@ func podsUpCommand() *cobra.Command {
 		Long: `Start a control plane and a real node with containerd, Services, DNS and volumes, and keep them in the background.
 The images are localhost/mysql:9.7, localhost/torpor:dev, localhost/webapp:1 and localhost/busybox:1; use them with imagePullPolicy: IfNotPresent.
 
-Exit codes: 0 when everything stands, 1 otherwise.`,
+Exit codes: 0 when the cluster is ready, 1 otherwise.`,
 		Example: "  local pods up --dir .cache/pods\n  kubectl --kubeconfig .cache/pods/admin.kubeconfig get pods -A\n  local pods down --dir .cache/pods",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -122,10 +122,10 @@ Exit codes: 0 when everything stands, 1 otherwise.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.Dir, "dir", "pods", "folder for everything that is made; what an earlier cluster has left there goes first")
+	f.StringVar(&c.Dir, "dir", "pods", "folder for all created files; files of an earlier cluster are removed first")
 	f.StringVar(&c.Parts, "parts", ".cache/node", "folder that make node-parts has filled")
 	f.StringVar(&c.MySQL, "mysql", ".cache/mysql", "folder that make mysql has filled")
-	f.BoolVar(&foreground, "foreground", false, "stay in the foreground until told to stop")
+	f.BoolVar(&foreground, "foreground", false, "stay in the foreground until interrupted")
 	return cmd
 }
 
@@ -150,7 +150,7 @@ func podsDownCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:     "down",
-		Short:   "Stop what pods up has started, and remove what a killed one has left on the machine",
+		Short:   "Stop the cluster of pods up, and remove leftovers of a killed one from the machine",
 		Example: "  local pods down --dir .cache/pods",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -160,11 +160,11 @@ func podsDownCommand() *cobra.Command {
 			return realnode.RemoveLeftovers(cmd.Context())
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "pods", "folder that pods up was given")
+	cmd.Flags().StringVar(&dir, "dir", "pods", "folder of pods up")
 	return cmd
 }
 
-// nodeComponent is the kubelet or kube-proxy, the parts of a real node.
+// nodeComponent runs the kubelet or kube-proxy, the parts of a real node.
 func nodeComponent(ctx context.Context, name string) *cobra.Command {
 	if name == "kubelet" {
 		return kubelet.NewKubeletCommand(ctx)

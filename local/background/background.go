@@ -27,19 +27,19 @@ const (
 )
 
 var (
-	errStands  = errors.New("expected nothing to stand, found a stage that runs; stop it with down and the same folder")
-	errTooLate = errors.New("expected it sooner")
+	errStands  = errors.New("expected no running stage, found one; stop it with down and the same folder")
+	errTooLate = errors.New("took too long")
 )
 
-// Program runs in the background, at most one for a folder.
+// Program is a program that runs in the background, at most one per folder.
 type Program struct {
-	// Dir is the folder, as an absolute path; the log and the process id are beside it.
+	// Dir is the folder, as an absolute path; the log and the process id are next to it.
 	Dir string
-	// readyFile is the name of the file in the folder that the program makes once it is ready.
+	// readyFile is the name of the file in the folder that the program creates once it is ready.
 	readyFile string
 }
 
-// NewProgram is the program of a folder, which is ready once there is a file of the name readyFile in it.
+// NewProgram returns the program of a folder. It is ready once the folder contains a file with the name readyFile.
 func NewProgram(dir, readyFile string) (Program, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -51,7 +51,7 @@ func NewProgram(dir, readyFile string) (Program, error) {
 func (b Program) logFile() string { return b.Dir + ".log" }
 func (b Program) pidFile() string { return b.Dir + ".pid" }
 
-// Start runs the program in a session of its own and waits until it is ready.
+// Start runs the program in a separate session and waits until it is ready.
 func (b Program) Start(ctx context.Context, argv ...string) error {
 	if _, err := b.findPID(); err == nil {
 		return errStands
@@ -67,7 +67,7 @@ func (b Program) Start(ctx context.Context, argv ...string) error {
 	_ = os.Remove(filepath.Join(b.Dir, b.readyFile))
 	child := exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 	child.Stdout, child.Stderr = log, log
-	// A session of its own outlives this terminal and its interrupts.
+	// A separate session outlives this terminal and its interrupts.
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := child.Start(); err != nil {
 		return fmt.Errorf("start: %w", err)
@@ -94,7 +94,7 @@ func (b Program) awaitReady(ctx context.Context, ended <-chan error) error {
 		}
 	})
 	if wait.Interrupted(err) {
-		return fmt.Errorf("the stage does not stand after %s: %w", startLimit, errTooLate)
+		return fmt.Errorf("the stage is not ready after %s: %w", startLimit, errTooLate)
 	}
 	return err
 }
@@ -123,8 +123,8 @@ func (b Program) Stop(ctx context.Context, out io.Writer) error {
 	return os.Remove(b.pidFile())
 }
 
-// findPID finds the process of the program; fs.ErrNotExist if there is none. The command line is compared,
-// because the number of an ended process may belong to another one by now.
+// findPID finds the process of the program; fs.ErrNotExist if it does not run. It compares the command line, because
+// another process may have the number of an ended one by now.
 func (b Program) findPID() (int, error) {
 	data, err := os.ReadFile(b.pidFile())
 	if err != nil {

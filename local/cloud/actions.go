@@ -29,7 +29,7 @@ func (c *Cloud) runInstances(q ec2query.Request, now time.Time) (ec2query.Answer
 		if r.ClientToken != token {
 			continue
 		}
-		// A repeated token answers what the first call made, but only to the same question.
+		// A repeated token returns the answer of the first call, but only for the same parameters.
 		if r.Digest != digest {
 			return nil, ec2query.NewErrorf(ec2query.IdempotentParameterMismatch, "The client token was used before with other parameters.")
 		}
@@ -108,7 +108,7 @@ func (c *Cloud) readTemplate(q ec2query.Request) (instance, error) {
 	return i, err
 }
 
-// commandOf reads a machine's command from user data. User data that is no JSON object is a guest's own affair.
+// commandOf reads a machine's command from user data. User data that is not a JSON object belongs to the guest.
 func (c *Cloud) commandOf(userData string) (*machineCommand, error) {
 	text, err := base64.StdEncoding.DecodeString(userData)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Cloud) createInstances(pattern instance, count int, now time.Time) ([]i
 	return created, nil
 }
 
-// requireCapacity refuses what goes beyond the capacity of a type.
+// requireCapacity refuses requests beyond the capacity of a type.
 func (c *Cloud) requireCapacity(kind string, more int) error {
 	most, isLimited := c.capacity[kind]
 	if !isLimited {
@@ -234,7 +234,7 @@ func (c *Cloud) stopInstances(q ec2query.Request, now time.Time) (ec2query.Answe
 	return c.changePower(q, stop, now)
 }
 
-// changePower asks one verb of all named instances: either all of them follow or none.
+// changePower applies one verb to all named instances, or to none.
 func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2query.Answer, error) {
 	force, err := q.ParseFlag("Force")
 	if err != nil {
@@ -252,7 +252,7 @@ func (c *Cloud) changePower(q ec2query.Request, v powerVerb, now time.Time) (ec2
 	if err != nil {
 		return nil, err
 	}
-	// A crash must not forget a stop whose machine is gone, so the disk comes before the signals.
+	// A crash must not forget a stop whose machine is gone, so the state is written before the signals are sent.
 	if err := c.saveChange(stateChange{Instances: after}, now); err != nil {
 		return nil, err
 	}
@@ -313,8 +313,8 @@ func (c *Cloud) modifyInstanceAttribute(q ec2query.Request, now time.Time) (ec2q
 	return &ec2query.ReturnAnswer{Return: true}, nil
 }
 
-// signalMachine signals the machine of an instance that has to end: SIGTERM once, or SIGKILL when forced, also in a
-// stop that is under way.
+// signalMachine signals the machine of an instance that has to end: SIGTERM once, or SIGKILL if forced, even during a
+// stop.
 func (c *Cloud) signalMachine(before, after instance, force bool) {
 	p := c.processes[after.ID]
 	if p == nil || (after.State != stopping && after.State != shuttingDown) {
@@ -368,7 +368,8 @@ func (c *Cloud) describeInstances(q ec2query.Request, now time.Time) (ec2query.A
 	return answer, nil
 }
 
-// candidates returns the ids that may be meant, as far as the indexes tell; true if that is all.
+// candidates returns the ids of the instances that may match, according to the indexes. The second result is true if
+// the indexes exclude no instance.
 func (s *cloudState) candidates(ids []string, filters filterCriteria) (map[string]bool, bool) {
 	found := map[string]bool{}
 	if len(ids) > 0 {
@@ -393,8 +394,8 @@ func (s *cloudState) candidates(ids []string, filters filterCriteria) (map[strin
 	return nil, true
 }
 
-// choosePage returns how many reservations to answer, and the sequence of the last one the caller has. As in EC2, a call
-// that names instances is not cut into pages.
+// choosePage returns the number of reservations to return, and the sequence of the last one that the caller has. As
+// in EC2, the answer to a call that names instances is not paginated.
 func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, err error) {
 	size, given, err := q.ParseNumber("MaxResults")
 	if err != nil {
@@ -407,7 +408,7 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 		return 0, 0, ec2query.NewErrorf(ec2query.InvalidParameterValue, "Value ( %d ) for parameter maxResults is invalid. Expecting a value from 5 to 1000.", size)
 	}
 	switch {
-	// EC2 does not cut the answer to a call that names instances.
+	// EC2 does not paginate the answer to a call that names instances.
 	case len(ids) > 0:
 		size = len(ids)
 	case given:
@@ -429,25 +430,25 @@ func (c *Cloud) choosePage(q ec2query.Request, ids []string) (size, after int, e
 	return size, after, nil
 }
 
-// pageToken points behind a reservation and is good for the same question only, also after a restart.
+// pageToken points behind a reservation. It is valid for the same parameters only, even after a restart.
 func pageToken(sequence int, q ec2query.Request) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "after %d of %s", sequence, q.HashParameters("NextToken", "MaxResults", "Version")))
 }
 
-// filterCriteria are filters that have been read: all of them must match.
+// filterCriteria are parsed filters: all of them must match.
 type filterCriteria []filterCriterion
 
 type filterCriterion struct {
 	name string
-	// texts mean themselves; patterns have wildcards.
+	// texts are literal values; patterns have wildcards.
 	texts    map[string]bool
 	patterns []*regexp.Regexp
 }
 
-// maxFilterValues is how many values all filters of a call have, as in EC2.
+// maxFilterValues is the maximum number of values in all filters of a call, as in EC2.
 const maxFilterValues = 200
 
-// valuesByName returns what a filter of this name compares with; false for a filter that does not exist.
+// valuesByName returns the values of an instance for a filter's name; false for an unknown filter.
 type valuesByName func(name string) ([]string, bool)
 
 func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error) {
@@ -477,7 +478,7 @@ func readFilters(q ec2query.Request, known valuesByName) (filterCriteria, error)
 	return read, nil
 }
 
-// tagKeys returns the keys of tags of which an instance must have one; false if the filter does not say.
+// tagKeys returns tag keys of which an instance must have one; false if the filter is not about tags.
 func (f filterCriterion) tagKeys() ([]string, bool) {
 	if key, ok := strings.CutPrefix(f.name, "tag:"); ok {
 		return []string{key}, true
@@ -499,7 +500,7 @@ func (c filterCriteria) matchAll(of valuesByName) bool {
 	return true
 }
 
-// compileWildcard reads a filter value: * is any text, ? any character, and a backslash takes the meaning away.
+// compileWildcard compiles a filter value: * matches any text, ? any character, and a backslash escapes.
 func compileWildcard(value string) *regexp.Regexp {
 	pattern, escaped := strings.Builder{}, false
 	for _, r := range value {
@@ -588,7 +589,7 @@ func (c *Cloud) createTags(q ec2query.Request, now time.Time) (ec2query.Answer, 
 	})
 }
 
-// deleteTags deletes the named tags, or all when none is named; one with a value only where the value is the same.
+// deleteTags deletes the named tags, or all tags if none is named; a tag with a value only if the value is equal.
 func (c *Cloud) deleteTags(q ec2query.Request, now time.Time) (ec2query.Answer, error) {
 	named := q.ListTags("Tag")
 	return c.changeTags(q, now, func(i instance) (instance, error) {
@@ -602,7 +603,7 @@ func (c *Cloud) deleteTags(q ec2query.Request, now time.Time) (ec2query.Answer, 
 	})
 }
 
-// changeTags changes the tags of all named instances or of none.
+// changeTags changes the tags of all named instances, or of none.
 func (c *Cloud) changeTags(q ec2query.Request, now time.Time, change func(instance) (instance, error)) (ec2query.Answer, error) {
 	ids := q.ListValues("ResourceId")
 	if len(ids) == 0 {
@@ -631,7 +632,14 @@ func (c *Cloud) changeTags(q ec2query.Request, now time.Time, change func(instan
 	return &ec2query.ReturnAnswer{Return: true}, nil
 }
 
-// withTags returns a copy of the tags with the given ones put in, inside EC2's limits.
+const (
+	// joinGroupTag adds an instance to an Auto Scaling group. The caller sets it, in place of the Auto Scaling API.
+	joinGroupTag = "local:auto-scaling-group"
+	// groupTag is the tag in which EC2 shows the group of an instance.
+	groupTag = "aws:autoscaling:groupName"
+)
+
+// withTags returns a copy of the tags with the given ones added, within EC2's limits.
 func withTags(tags map[string]string, given []ec2query.Tag) (map[string]string, error) {
 	const most, longestKey, longestValue = 50, 128, 256
 	after := maps.Clone(tags)
@@ -649,13 +657,16 @@ func withTags(tags map[string]string, given []ec2query.Tag) (map[string]string, 
 		}
 		after[tag.Key] = tag.Value
 	}
+	if group := after[joinGroupTag]; group != "" {
+		after[groupTag] = group
+	}
 	if len(after) > most {
 		return nil, ec2query.NewErrorf(ec2query.TagLimitExceeded, "A resource has at most %d tags, the request makes it %d.", most, len(after))
 	}
 	return after, nil
 }
 
-// describeTags answers all that match, on one page.
+// describeTags returns all matching tags, on one page.
 func (c *Cloud) describeTags(q ec2query.Request, _ time.Time) (ec2query.Answer, error) {
 	filters, err := readFilters(q, tagValues(ec2query.TagDescription{}))
 	if err != nil {

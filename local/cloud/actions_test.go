@@ -87,6 +87,20 @@ func TestStoppedInstancesTerminateAtOnceAndAreForgottenAfterAnHour(t *testing.T)
 	}
 }
 
+func TestAGroupReplacesAMemberThatStops(t *testing.T) {
+	r := newEnv(t, Config{})
+	id := r.launchInstances(1)[0]
+	r.awaitState(id, running)
+	r.call("CreateTags", "ResourceId.1", id, "Tag.1.Key", joinGroupTag, "Tag.1.Value", "workers")
+	r.call("StopInstances", "InstanceId.1", id)
+	r.awaitState(id, terminated)
+	members := r.call("DescribeInstances", "Filter.1.Name", "tag:"+groupTag, "Filter.1.Value.1", "workers",
+		"Filter.2.Name", "instance-state-name", "Filter.2.Value.1", "pending", "Filter.2.Value.2", "running")
+	if len(members.Reservations) != 1 {
+		t.Errorf("expected one member that replaces the first, found %+v", members.Reservations)
+	}
+}
+
 func TestRefusedCallsChangeNothing(t *testing.T) {
 	r := newEnv(t, Config{})
 	up := r.launchInstances(1)[0]
@@ -137,7 +151,7 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 		"describe too small a page":              {"DescribeInstances", []string{"MaxResults", "4"}, "InvalidParameterValue", 400},
 		"describe too large a page":              {"DescribeInstances", []string{"MaxResults", "1001"}, "InvalidParameterValue", 400},
 		"describe a page of named instances":     {"DescribeInstances", []string{"MaxResults", "5", "InstanceId.1", up}, "InvalidParameterCombination", 400},
-		"describe with a token nobody gave":      {"DescribeInstances", []string{"NextToken", "bm9uc2Vuc2U"}, "InvalidParameterValue", 400},
+		"describe with an unknown token":         {"DescribeInstances", []string{"NextToken", "bm9uc2Vuc2U"}, "InvalidParameterValue", 400},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url, cloud: r.cloud}
@@ -196,9 +210,9 @@ func TestPagesAreCutAlongReservations(t *testing.T) {
 		want = append(want, r.launchInstances(1+n%3)...)
 	}
 	for name, pairs := range map[string][]string{
-		"by the cloud's own page size": nil,
-		"by the caller's":              {"MaxResults", "5"},
-		"by the smaller of the two":    {"MaxResults", "1000"},
+		"page size of the cloud":    nil,
+		"page size of the caller":   {"MaxResults", "5"},
+		"smaller of two page sizes": {"MaxResults", "1000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url}
@@ -258,7 +272,7 @@ func TestFilters(t *testing.T) {
 		"a tag with another case":           {[][]string{{"tag:Name", "Worker-1"}}, nil},
 		"any text":                          {[][]string{{"tag:Name", "worker-*"}}, []string{a, b}},
 		"one character":                     {[][]string{{"tag:Name", "worker-?"}}, []string{a}},
-		"a star that is meant":              {[][]string{{"tag:Name", `a\*b`}}, []string{d}},
+		"an escaped star":                   {[][]string{{"tag:Name", `a\*b`}}, []string{d}},
 		"a dot is no wildcard":              {[][]string{{"private-ip-address", "127.77.0?1"}}, []string{a}},
 		"one of two values":                 {[][]string{{"tag:kubernetes.io/cluster/blue", "owned", "shared"}}, []string{a, b}},
 		"two filters":                       {[][]string{{"tag:kubernetes.io/cluster/blue", "*"}, {"instance-state-name", "running"}}, []string{a}},
@@ -268,7 +282,7 @@ func TestFilters(t *testing.T) {
 		"an id that is unknown is no error": {[][]string{{"instance-id", a, "i-0123456789abcdef0"}}, []string{a}},
 		"a name":                            {[][]string{{"private-dns-name", "ip-127-77-0-2.*"}}, []string{b}},
 		"an address":                        {[][]string{{"private-ip-address", "127.77.0.3"}}, []string{d}},
-		"a tag that an instance has not is no match": {[][]string{{"tag:nobody", "*"}}, nil},
+		"a missing tag does not match":      {[][]string{{"tag:nobody", "*"}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &env{t: t, url: r.url}
@@ -380,7 +394,7 @@ func TestWhoMayCall(t *testing.T) {
 }
 
 func TestEachKeyIsThrottledByItself(t *testing.T) {
-	// So slow that no token comes back while the test runs.
+	// So slow that no token is added while the test runs.
 	r := newEnv(t, Config{RatePerSecond: 1e-6, Burst: 2})
 	for n, status := range []int{200, 200, 503, 503} {
 		if got := r.call("DescribeInstances"); got.status != status || (status == 503 && got.Code != "RequestLimitExceeded") {
@@ -418,7 +432,7 @@ func TestEC2LimitsKindsOfCalls(t *testing.T) {
 		{"DescribeInstances", 0, 130, 100},
 		{"DescribeTags", 0, 1, 0}, // Reads share their tokens.
 		{"StopInstances", 0, 60, 50},
-		{"CreateTags", 0, 1, 0}, // And so do most changes.
+		{"CreateTags", 0, 1, 0}, // Most changes do, too.
 		{"StartInstances", 0, 10, 5},
 		{"RunInstances", 0, 10, 5},
 		{"DescribeInstances", time.Second, 30, 20},
@@ -502,7 +516,7 @@ func TestATypeHasSoMuchRoom(t *testing.T) {
 	r.awaitState(ids[0], running)
 }
 
-// TestAReplacedMachineIsShownBesideItsSuccessor: both have the cluster's tag, as in EC2, for about an hour.
+// TestAReplacedMachineIsShownBesideItsSuccessor expects both to have the cluster's tag, as in EC2, for about an hour.
 func TestAReplacedMachineIsShownBesideItsSuccessor(t *testing.T) {
 	r := newEnv(t, Config{})
 	tags := []string{"TagSpecification.1.ResourceType", "instance", "TagSpecification.1.Tag.1.Key", "kubernetes.io/cluster/blue", "TagSpecification.1.Tag.1.Value", "owned"}
@@ -527,7 +541,7 @@ func TestAReplacedMachineIsShownBesideItsSuccessor(t *testing.T) {
 	}
 }
 
-// TestSixtyThousandInstances counts bytes and instances that are looked at, not seconds.
+// TestSixtyThousandInstances counts bytes and examined instances, not seconds.
 func TestSixtyThousandInstances(t *testing.T) {
 	const clusters, machines = 10_000, 6
 	r := newEnv(t, Config{StopLatency: time.Hour})
@@ -538,7 +552,7 @@ func TestSixtyThousandInstances(t *testing.T) {
 		created, err := r.cloud.createInstances(pattern, machines, time.Now())
 		expectNoError(t, err)
 		made = stateChange{Reservation: r.cloud.state.newReservation(reservation{ID: newID("r-")}, created), Instances: created}
-		r.cloud.applyChange(made, time.Now()) // The disk gets all at once with the next change.
+		r.cloud.applyChange(made, time.Now()) // The next change writes all of them to the disk.
 	}
 	r.cloud.store.mustRewrite = true
 	r.cloud.mu.Unlock()
@@ -577,7 +591,7 @@ func TestSixtyThousandInstances(t *testing.T) {
 	}
 }
 
-// FuzzWildcard: whatever a value is, escaping it makes it mean itself alone, and a star after it any longer one.
+// FuzzWildcard expects an escaped value to match only itself, and with a star after it any longer value.
 func FuzzWildcard(f *testing.F) {
 	for _, seed := range []string{"", "a*b?c", `\`, "a.b[", "line\nline", `\\*`} {
 		f.Add(seed)

@@ -153,7 +153,8 @@ func (c *Cloud) setLatency(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// changeLatency changes the named instances for good, or without names the cloud until it ends.
+// changeLatency changes the latency of the named instances permanently, or without names that of the cloud until it
+// ends.
 func (c *Cloud) changeLatency(wanted powerLatencies, ids []string) error {
 	if len(ids) == 0 {
 		c.latencies = c.latencies.overriddenBy(wanted)
@@ -186,34 +187,34 @@ func writeRefusal(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, status int, answer any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A client that has left needs no answer.
+	// A client that has disconnected needs no answer.
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// The kinds of faults that spoil what an instance does rather than what a call answers.
+// The kinds of faults that affect an instance rather than the answer of a call.
 const (
 	stuckPending  = "stuckPending"
 	stuckStopping = "stuckStopping"
 	lostStart     = "lostStart"
 )
 
-// injectedFault is something that goes wrong on demand. Faults do not survive a restart of the cloud.
+// injectedFault is a failure on demand. Faults do not survive a restart of the cloud.
 type injectedFault struct {
 	// Kind is empty for a fault of a call, or stuckPending, stuckStopping (transitions that end only when the faults
 	// are cleared; the second holds terminations too) or lostStart (an accepted start falls back to stopped).
 	Kind string `json:"kind"`
-	// Action limits a fault of calls to one action; empty is every action.
+	// Action limits a fault of calls to one action; empty means every action.
 	Action string `json:"action"`
-	// InstanceIDs limits the fault to these instances, or to calls that name one of them; empty is all.
+	// InstanceIDs limits the fault to these instances, or to calls that name one of them; empty means all.
 	InstanceIDs []string `json:"instanceIDs"`
-	// Code and Message are the error to answer; without a code the call does its work.
+	// Code and Message are the error to return; without a code the call succeeds.
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	// HTTPStatus replaces the usual status of the code.
 	HTTPStatus int `json:"httpStatus"`
-	// Times is how often the fault strikes; 0 means until it is cleared.
+	// Times is how often the fault occurs; 0 means until it is cleared.
 	Times int `json:"times"`
-	// Delay is how much later the answer leaves, as "1.5s". The work is done without delay.
+	// Delay delays the answer, as "1.5s". The action itself is not delayed.
 	Delay jsonDuration `json:"delay"`
 }
 
@@ -251,8 +252,8 @@ func (f injectedFault) concernsInstance(ids ...string) bool {
 	return len(f.InstanceIDs) == 0 || slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(f.InstanceIDs, id) })
 }
 
-// useCallFault returns the fault a call meets and uses it up by one; the zero fault does nothing. A dry run finds out about rights
-// only, and nothing about instances.
+// useCallFault returns the fault of a call and decrements its count; the zero fault does nothing. A dry run only
+// checks rights, and ignores faults of instances.
 func (c *Cloud) useCallFault(action string, ids []string, dry bool) injectedFault {
 	return c.useFault(func(f injectedFault) bool {
 		return f.Kind == "" && (!dry || f.Code == ec2query.UnauthorizedOperation) && (f.Action == "" || f.Action == action) && f.concernsInstance(ids...)
@@ -264,7 +265,7 @@ func (c *Cloud) isStuck(i instance) bool {
 	return slices.ContainsFunc(c.faults, func(f injectedFault) bool { return kind != "" && f.Kind == kind && f.concernsInstance(i.ID) })
 }
 
-// losesStart reports whether the start of the instance is lost, and uses the fault up by one.
+// losesStart reports whether the start of the instance is lost, and decrements the count of the fault.
 func (c *Cloud) losesStart(i instance) bool {
 	return c.useFault(func(f injectedFault) bool { return f.Kind == lostStart && f.concernsInstance(i.ID) }).Kind != ""
 }

@@ -2,11 +2,11 @@
 
 // Package cloud is a simulated cloud that speaks the EC2 Query API on one machine.
 //
-// Its instances have EC2's states, answers and errors, take real time to start and stop, and may each carry a real
-// command as their machine. What it knows survives kill -9: each change is on the disk before it is answered.
+// Its instances have EC2's states, answers and errors, take real time to start and stop, and may each run a real
+// command as their machine. Its state survives kill -9: each change is written to the disk before it is answered.
 //
-// Reading order: state.go (what may follow what) → state_store.go (the file) → cloud.go (time and processes) → handler.go (one call) → actions.go →
-// admin.go (what benchmarks and tests turn).
+// Reading order: state.go (the transitions) → state_store.go (the file) → cloud.go (time and processes) → handler.go
+// (one call) → actions.go → admin.go (the settings of benchmarks and tests).
 package cloud
 
 import (
@@ -27,9 +27,9 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/process"
 )
 
-// Config is what a cloud is started with.
+// Config is the configuration of a cloud.
 type Config struct {
-	// Dir is the folder of the durable state; it is created. One cloud at a time can use it.
+	// Dir is the folder of the durable state, which is created. Only one cloud at a time can use it.
 	Dir string
 	// StartLatency and StopLatency are how long an instance stays pending, and stopping or shutting-down.
 	StartLatency, StopLatency time.Duration
@@ -47,11 +47,11 @@ type Config struct {
 	// RatePerSecond and Burst throttle the calls of each access key; a rate of 0 does not throttle.
 	RatePerSecond float64
 	Burst         int
-	// EC2Limits throttles the calls of each access key as EC2 does those of an account, by kinds of calls.
+	// EC2Limits throttles the calls of each access key like EC2 those of an account, by kinds of calls.
 	EC2Limits bool
-	// ReadLag is how old what is described is: a change that was answered shows up only so much later.
+	// ReadLag is the age of described data: a change becomes visible only after this time.
 	ReadLag time.Duration
-	// Log gets one line per change of an instance; nil drops them.
+	// Log receives one line per change of an instance; nil drops them.
 	Log *slog.Logger
 }
 
@@ -90,7 +90,7 @@ type Cloud struct {
 	config  Config
 	store   *stateStore
 	starter *process.Starter
-	// gracePeriod is how long Close waits between asking and killing, and again after killing.
+	// gracePeriod is how long Close waits between SIGTERM and SIGKILL, and again after SIGKILL.
 	gracePeriod time.Duration
 	wake        chan struct{}
 	done        chan struct{}
@@ -105,18 +105,18 @@ type Cloud struct {
 	calls     map[string]int
 	// limiters throttle the calls of each access key, by kinds of calls.
 	limiters map[string]*rate.Limiter
-	// looks are when instances change by themselves, the next one first. Some have changed otherwise since.
+	// looks are the times at which instances change next, the earliest one first. Some entries may be outdated.
 	looks dueLooks
-	// listed is when instances were first described in the state that they were last described in.
+	// listed records when an instance was first described in its current described state.
 	listed map[string]listedState
-	// past is what instances were a moment ago, for as long as reads lag behind.
+	// past holds the earlier states of instances for as long as reads lag behind.
 	past map[string][]pastInstance
-	// capacity is how many instances of a type may run; a type that is missing is unlimited.
+	// capacity limits the running instances of a type; a missing type is unlimited.
 	capacity map[string]int
 }
 
-// New opens the cloud of a folder as an earlier life left it: what was running runs again, what was changing goes on.
-// The caller serves Handler on a loopback address and ends the cloud with Close.
+// New opens the cloud of a folder in the state of its earlier process: running instances run again, transitions
+// continue. The caller serves Handler on a loopback address and ends the cloud with Close.
 func New(config Config) (*Cloud, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -140,7 +140,7 @@ func New(config Config) (*Cloud, error) {
 	return c, nil
 }
 
-// Close ends all processes as a power cut would: what was running is started again by the next New on the folder.
+// Close ends all processes like a power cut: the next New on the folder starts the running ones again.
 func (c *Cloud) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -185,10 +185,11 @@ func (c *Cloud) awaitGone(left []*process.Process) []*process.Process {
 	}
 }
 
-// recheckInterval is how soon a killed process group is looked at again; the kernel does not notify of the end of its last member.
+// recheckInterval is how soon a killed process group is checked again; the kernel does not report the end of its last
+// member.
 const recheckInterval = 10 * time.Millisecond
 
-// restoreMachines ends what an earlier life left behind and starts the machines that are meant to run.
+// restoreMachines ends processes of an earlier cloud process and starts the machines that should run.
 func (c *Cloud) restoreMachines() error {
 	known, err := c.store.loadState()
 	if err != nil {
@@ -211,7 +212,7 @@ func (c *Cloud) restoreMachines() error {
 	return c.store.saveState(c.state)
 }
 
-// runTransitions carries out what time brings, until the cloud is closed.
+// runTransitions performs transitions that are due, until the cloud is closed.
 func (c *Cloud) runTransitions() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -230,7 +231,7 @@ func (c *Cloud) runTransitions() {
 	}
 }
 
-// wakeUp makes run take a turn now.
+// wakeUp triggers another round of runTransitions now.
 func (c *Cloud) wakeUp() {
 	select {
 	case c.wake <- struct{}{}:
@@ -238,7 +239,7 @@ func (c *Cloud) wakeUp() {
 	}
 }
 
-// dueLook is when an instance is looked at.
+// dueLook is the time of the next check of an instance.
 type dueLook struct {
 	at time.Time
 	id string
@@ -270,7 +271,7 @@ func (d *dueLooks) Pop() any {
 	return last
 }
 
-// lookAtAll takes a turn at every instance that is in transition, which is needed when what holds them has changed.
+// lookAtAll checks every instance that is in transition, which is necessary when a fault or a capacity has changed.
 func (c *Cloud) lookAtAll() {
 	c.looks = nil
 	for id, i := range c.state.Instances {
@@ -281,7 +282,8 @@ func (c *Cloud) lookAtAll() {
 	heap.Init(&c.looks)
 }
 
-// advanceAll carries out everything that is due and returns when to look again: zero means only when something happens.
+// advanceAll performs everything that is due and returns the time of the next check; zero if only an event triggers
+// it.
 func (c *Cloud) advanceAll(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,6 +292,7 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 	}
 	var change stateChange
 	var again []dueLook
+	var stoppedMembers []instance
 	for _, before := range c.takeDue(now) {
 		if before.State == terminated {
 			change.Forgotten = append(change.Forgotten, before.ID)
@@ -298,12 +301,18 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 		after, at := c.advanceInstance(before, now)
 		if after.State != before.State {
 			change.Instances = append(change.Instances, after)
+			if after.State == stopped && after.Tags[groupTag] != "" {
+				stoppedMembers = append(stoppedMembers, after)
+			}
 		} else if !at.IsZero() {
 			again = append(again, dueLook{at, before.ID})
 		}
 	}
 	if len(change.Instances)+len(change.Forgotten) > 0 {
 		c.saveTransitions(change, now)
+	}
+	for _, member := range stoppedMembers {
+		c.replaceMember(member, now)
 	}
 	for _, look := range again {
 		heap.Push(&c.looks, look)
@@ -314,12 +323,26 @@ func (c *Cloud) advanceAll(now time.Time) time.Time {
 	return c.looks[0].at
 }
 
-// takeDue returns the instances whose time has come, and those whose machines may have ended by themselves.
+// replaceMember acts like an Auto Scaling group on a member that is not running: it terminates the instance, and
+// launches another one with the same tags.
+func (c *Cloud) replaceMember(i instance, now time.Time) {
+	c.saveTransitions(stateChange{Instances: []instance{i.inState(terminated, now, c.latencies)}}, now)
+	pattern := instance{Type: i.Type, Image: i.Image, Spot: i.Spot, Tags: i.Tags, Latency: i.Latency, Command: i.Command}
+	created, err := c.createInstances(pattern, 1, now)
+	if err != nil {
+		c.config.Log.Error("a group cannot replace its member", "instance", i.ID, "error", err)
+		return
+	}
+	made := c.state.newReservation(reservation{ID: newID("r-")}, created)
+	c.saveTransitions(stateChange{Reservation: made, Instances: created}, now)
+}
+
+// takeDue returns the instances that are due, and those whose machines may have ended by themselves.
 func (c *Cloud) takeDue(now time.Time) map[string]instance {
 	due := map[string]instance{}
 	for len(c.looks) > 0 && !c.looks[0].at.After(now) {
 		look, _ := heap.Pop(&c.looks).(dueLook)
-		// Its newest change has a look of its own.
+		// The latest change has its own entry.
 		if i, ok := c.state.Instances[look.id]; ok && (i.State == running || !i.Due.IsZero() && !i.Due.After(now)) {
 			due[i.ID] = i
 		}
@@ -332,8 +355,8 @@ func (c *Cloud) takeDue(now time.Time) map[string]instance {
 	return due
 }
 
-// saveTransitions keeps what time has changed. It has happened, so a disk that refuses does not undo it: the file is whole
-// again with the next change.
+// saveTransitions saves transitions. They have happened, so a disk error does not undo them: the next change
+// completes the file.
 func (c *Cloud) saveTransitions(change stateChange, now time.Time) {
 	if err := c.saveChange(change, now); err != nil {
 		c.config.Log.Error("the state of the cloud is not on the disk", "error", err)
@@ -366,7 +389,7 @@ func (c *Cloud) applyChange(change stateChange, now time.Time) {
 	c.wakeUp()
 }
 
-// listedState is a state that was described, and when that was so for the first time.
+// listedState is a described state, and when it was first described.
 type listedState struct {
 	state powerState
 	at    time.Time
@@ -378,13 +401,14 @@ func (c *Cloud) noteListed(i instance, now time.Time) {
 	}
 }
 
-// pastInstance is what an instance was until a time; one without an id was not there yet.
+// pastInstance is an earlier state of an instance, and until when it was current; one without an id did not exist
+// yet.
 type pastInstance struct {
 	instance
 	until time.Time
 }
 
-// keepPast keeps what an instance was before a change, for reads that lag behind.
+// keepPast keeps the state of an instance before a change, for reads that lag behind.
 func (c *Cloud) keepPast(id string, now time.Time) {
 	if c.config.ReadLag == 0 {
 		return
@@ -393,7 +417,7 @@ func (c *Cloud) keepPast(id string, now time.Time) {
 	c.past[id] = append(visible, pastInstance{c.state.Instances[id], now})
 }
 
-// readInstance returns an instance as those see it who read; false while they do not see it yet.
+// readInstance returns an instance as readers see it; false while they do not see it yet.
 func (c *Cloud) readInstance(id string, now time.Time) (instance, bool) {
 	for _, p := range c.past[id] {
 		if p.until.After(now.Add(-c.config.ReadLag)) {
@@ -404,7 +428,7 @@ func (c *Cloud) readInstance(id string, now time.Time) (instance, bool) {
 	return i, ok
 }
 
-// advanceInstance returns the instance as it is now, and when to look at it again if nothing happens before.
+// advanceInstance returns the current instance, and the time of the next check if no event comes first.
 func (c *Cloud) advanceInstance(i instance, now time.Time) (instance, time.Time) {
 	switch {
 	case i.State == running:
@@ -436,7 +460,7 @@ func (c *Cloud) bootMachine(i instance, now time.Time) instance {
 	}
 	i.Process = p.Identity()
 	c.processes[i.ID] = p
-	// The end of the machine makes the cloud look at once, without waiting for a timer.
+	// The end of the machine triggers a check at once, without waiting for a timer.
 	c.work.Go(func() {
 		select {
 		case <-p.Exited():
@@ -447,7 +471,7 @@ func (c *Cloud) bootMachine(i instance, now time.Time) instance {
 	return i
 }
 
-// watchMachine notices a machine that ends by itself: all it started ends with it.
+// watchMachine detects a machine that has ended by itself: everything it has started ends with it.
 func (c *Cloud) watchMachine(i instance, now time.Time) (instance, time.Time) {
 	p := c.processes[i.ID]
 	if p == nil {
@@ -458,14 +482,14 @@ func (c *Cloud) watchMachine(i instance, now time.Time) (instance, time.Time) {
 	default:
 		return i, time.Time{}
 	}
-	// What the machine has started ends with it, which may take another moment.
+	// Processes that the machine has started end with it, which may take another moment.
 	if !c.ensureEnded(i.ID) {
 		return i, now.Add(recheckInterval)
 	}
 	return i.stoppedUnasked(ec2query.ClientInstanceInitiatedShutdown, "Instance initiated shutdown", now), time.Time{}
 }
 
-// haltMachine ends a stop or a termination whose latency is over, once the machine is really gone.
+// haltMachine completes a stop or a termination whose latency has elapsed, once the machine is really gone.
 func (c *Cloud) haltMachine(i instance, now time.Time) (instance, time.Time) {
 	if !c.ensureEnded(i.ID) {
 		return i, now.Add(recheckInterval)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// TestMain lets the test binary be a whole cloud of its own, so that it can be killed.
+// TestMain lets the test binary run as a separate cloud process that can be killed.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("CLOUD_TEST_DIR"); dir != "" {
 		if err := serveUntilInputEnds(dir); err != nil {
@@ -56,7 +56,7 @@ func newEnv(t *testing.T, config Config) *env {
 	return &env{t: t, url: server.URL, cloud: c}
 }
 
-// parsedAnswer is what any answer may hold, as a client reads it.
+// parsedAnswer contains the fields of any answer, as a client reads them.
 type parsedAnswer struct {
 	status       int
 	Code         string `xml:"Errors>Error>Code"`
@@ -140,7 +140,7 @@ func (r *env) send(request *http.Request) parsedAnswer {
 	return answer
 }
 
-// callAdmin calls an admin endpoint and reads the answer into `into` unless that is nil; it returns the status.
+// callAdmin calls an admin endpoint and decodes the answer into `into` unless that is nil; it returns the status.
 func (r *env) callAdmin(method, path string, body, into any) int {
 	r.t.Helper()
 	text, err := json.Marshal(body)
@@ -207,7 +207,7 @@ func expectNoError(t *testing.T, err error) {
 	}
 }
 
-// eventually polls with a deadline far above what is waited for.
+// eventually polls with a deadline far above the expected time.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -14,7 +14,8 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/ec2query"
 )
 
-// HTTPHandler serves the EC2 Query API on / and the admin endpoints under /_local/. Serve it on a loopback address only.
+// HTTPHandler serves the EC2 Query API on / and the admin endpoints under /_local/. Serve it on a loopback address
+// only.
 func (c *Cloud) HTTPHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /{$}", c.serveCall)
@@ -52,7 +53,7 @@ func (c *Cloud) serveCall(w http.ResponseWriter, r *http.Request) {
 	ec2query.WriteAnswer(w, q.Action, body)
 }
 
-// handleCall does and counts one call. What it changed is on the disk when it returns.
+// handleCall performs and counts one call. Its changes are on the disk when it returns.
 func (c *Cloud) handleCall(q ec2query.Request, authorization string, now time.Time) (ec2query.Answer, time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +95,7 @@ func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.
 	if err := met.asError(); err != nil {
 		return nil, delay, err
 	}
-	// As in EC2, the answer to a dry run that would succeed is an error. The state of instances is not looked at.
+	// As in EC2, the answer to a successful dry run is an error. The state of instances does not matter.
 	if dry {
 		return nil, delay, ec2query.NewErrorf(ec2query.DryRunOperation, "Request would have succeeded, but DryRun flag is set.")
 	}
@@ -102,7 +103,7 @@ func (c *Cloud) dispatchCall(q ec2query.Request, authorization string, now time.
 	return body, delay, err
 }
 
-// waitFor returns after the delay, or when the caller has left.
+// waitFor returns after the delay, or when the caller has disconnected.
 func waitFor(ctx context.Context, delay time.Duration) {
 	if delay == 0 {
 		return
@@ -115,7 +116,7 @@ func waitFor(ctx context.Context, delay time.Duration) {
 	}
 }
 
-// admitCaller checks who calls and how often. Signatures are not verified: the cloud knows no secrets.
+// admitCaller checks the caller and its rate. Signatures are not verified: the cloud has no secrets.
 func (c *Cloud) admitCaller(authorization, action string, now time.Time) error {
 	key, err := c.accessKey(authorization)
 	if err != nil {
@@ -140,7 +141,7 @@ func (c *Cloud) admitCaller(authorization, action string, now time.Time) error {
 	return nil
 }
 
-// callLimit is a bucket of tokens: so many come back in a second, and so many are kept.
+// callLimit is a token bucket: the number of tokens per second, and the maximum.
 type callLimit struct {
 	kind      string
 	perSecond float64

@@ -28,10 +28,10 @@ func shellUserData(t *testing.T, script string, env map[string]string, log strin
 	return []string{"UserData", base64.StdEncoding.EncodeToString(text)}
 }
 
-// readyScript is a script that says it is ready and then waits; each part of it ends at once when it is asked to.
+// readyScript is a script that prints "ready" and then waits; each part of it ends at once on request.
 const readyScript = `echo ready; while :; do sleep 0.01; done`
 
-// ignoresTermScript is the same one that cannot be asked.
+// ignoresTermScript is the same script, ignoring SIGTERM.
 const ignoresTermScript = `trap "" TERM; ` + readyScript
 
 func awaitLog(t *testing.T, path, wanted string) {
@@ -42,7 +42,7 @@ func awaitLog(t *testing.T, path, wanted string) {
 	})
 }
 
-// isAlive tells whether a pid is there and no zombie that nobody reaps.
+// isAlive reports whether a process exists and is not a zombie.
 func isAlive(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -194,7 +194,7 @@ type cloudProcess struct {
 	cmd *exec.Cmd
 }
 
-// serveUntilInputEnds is the life of a subprocess: until its parent's end closes its input.
+// serveUntilInputEnds runs a subprocess until its parent's end closes its input.
 func serveUntilInputEnds(dir string) error {
 	c, err := New(Config{Dir: dir, AllowCommands: true, StopLatency: 400 * time.Millisecond})
 	if err != nil {
@@ -231,7 +231,7 @@ func startCloudProcess(t *testing.T, dir string) *cloudProcess {
 	expectNoError(t, err)
 	expectNoError(t, cmd.Start())
 	t.Cleanup(func() {
-		// Both have happened already when the test has killed it.
+		// Both have already happened if the test has killed it.
 		_ = input.Close()
 		_ = cmd.Wait()
 	})
@@ -247,7 +247,7 @@ func (s *cloudProcess) kill() {
 	if err := s.cmd.Process.Kill(); err != nil {
 		s.t.Fatal(err)
 	}
-	// It was killed, so it does not end well.
+	// It was killed, so an error is expected.
 	_ = s.cmd.Wait()
 }
 

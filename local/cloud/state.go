@@ -35,7 +35,7 @@ const (
 	terminate powerVerb = "terminate"
 )
 
-// stateAfterRequest returns the state that follows when a caller asks; false means EC2 refuses.
+// stateAfterRequest returns the state after a caller's verb; false means that EC2 refuses it.
 func stateAfterRequest(s powerState, v powerVerb) (powerState, bool) {
 	switch {
 	case v == terminate && s == stopped:
@@ -57,7 +57,7 @@ func stateAfterRequest(s powerState, v powerVerb) (powerState, bool) {
 	}
 }
 
-// stateAfterLatency returns the state that follows when the latency is over; a settled state stays.
+// stateAfterLatency returns the state after the latency; a settled state stays.
 func stateAfterLatency(s powerState) powerState {
 	switch s {
 	case pending:
@@ -71,13 +71,13 @@ func stateAfterLatency(s powerState) powerState {
 	return s
 }
 
-// powerLatencies are how long an instance takes; nil in an instance means the cloud's.
+// powerLatencies are the durations of an instance's transitions; nil in an instance means the cloud's.
 type powerLatencies struct {
 	Start *time.Duration `json:"start,omitempty"`
 	Stop  *time.Duration `json:"stop,omitempty"`
 }
 
-// overriddenBy returns the latencies with those that are set in the other replaced.
+// overriddenBy returns the latencies, replaced by those that the other sets.
 func (l powerLatencies) overriddenBy(other powerLatencies) powerLatencies {
 	if other.Start != nil {
 		l.Start = other.Start
@@ -105,7 +105,7 @@ type machineCommand struct {
 	Log  string            `json:"log,omitempty"`
 }
 
-// instance is everything the cloud remembers of one machine. It is a value: changes return a new one.
+// instance is everything that the cloud stores about one machine. It is a value: changes return a new one.
 type instance struct {
 	ID          string `json:"id"`
 	LaunchIndex int    `json:"launchIndex"`
@@ -126,19 +126,19 @@ type instance struct {
 	ChangedAt time.Time  `json:"changedAt"`
 	// AskedAt is when a caller last changed the state.
 	AskedAt time.Time `json:"askedAt,omitzero"`
-	// Due is when the state ends by itself; zero for a settled one.
+	// Due is when the state ends by itself; zero for a settled state.
 	Due              time.Time             `json:"due,omitzero"`
 	LaunchTime       time.Time             `json:"launchTime"`
 	Reason           *ec2query.StateReason `json:"reason,omitempty"`
 	TransitionReason string                `json:"transitionReason,omitempty"`
-	// Process is what runs for the instance, for the next life of the cloud.
+	// Process identifies the instance's process for the next process of the cloud.
 	Process process.Identity `json:"process,omitzero"`
 
-	// reservation is the sequence of the reservation that it belongs to.
+	// reservation is the sequence of its reservation.
 	reservation int
 }
 
-// inState returns the instance in another state, with everything that follows from the change alone.
+// inState returns the instance in another state, with all direct consequences of the change.
 func (i instance) inState(to powerState, now time.Time, cloud powerLatencies) instance {
 	// EC2 shows a terminated instance for about an hour.
 	const shownTerminated = time.Hour
@@ -168,7 +168,7 @@ func (i instance) privateAddress() (ip, dns string) {
 	return i.PrivateIP, i.PrivateDNS
 }
 
-// afterRequest returns the instance after a caller's verb, the same one for a verb without effect; false means refused.
+// afterRequest returns the instance after a caller's verb, unchanged if the verb has no effect; false means refused.
 func (i instance) afterRequest(v powerVerb, now time.Time, cloud powerLatencies) (instance, bool) {
 	to, ok := stateAfterRequest(i.State, v)
 	if !ok || to == i.State {
@@ -192,7 +192,7 @@ func (i instance) afterLatency(now time.Time) instance {
 	return after
 }
 
-// stoppedUnasked returns the instance stopped without having been asked to.
+// stoppedUnasked returns the instance after a stop that was not requested.
 func (i instance) stoppedUnasked(code, message string, now time.Time) instance {
 	after := i.inState(stopped, now, powerLatencies{})
 	after.Reason = &ec2query.StateReason{Code: code, Message: code + ": " + message}
@@ -202,33 +202,33 @@ func (i instance) stoppedUnasked(code, message string, now time.Time) instance {
 
 type reservation struct {
 	ID string `json:"id"`
-	// Sequence grows with each reservation; pages are cut along it.
+	// Sequence grows with each reservation; it is the order of pages.
 	Sequence    int      `json:"sequence"`
 	ClientToken string   `json:"clientToken,omitempty"`
 	Digest      string   `json:"digest,omitempty"`
 	Instances   []string `json:"instances"`
 }
 
-// cloudState is everything the cloud knows. Its exported fields are the beginning of its file.
+// cloudState is the whole state of the cloud. Its exported fields are the beginning of its file.
 type cloudState struct {
 	Sequence     int                 `json:"sequence"`
 	Reservations []reservation       `json:"reservations"`
 	Instances    map[string]instance `json:"instances"`
 
-	// byTagKey holds the ids of the instances that have a tag.
+	// byTagKey maps a tag key to the ids of the instances with such a tag.
 	byTagKey map[string]map[string]bool
-	// taken are the addresses in use; all below lowestFree are.
+	// taken are the addresses in use; all addresses below lowestFree are taken.
 	taken      map[string]bool
 	lowestFree int
 }
 
-// stateChange is one line of the cloud's file: all of it happened, or none.
+// stateChange is one line of the cloud's file; it takes effect as a whole.
 type stateChange struct {
-	// Reservation is that of the instances, if they are new.
+	// Reservation is the reservation of the instances, if they are new.
 	Reservation *reservation `json:"reservation,omitempty"`
-	// Instances replace what was known of them.
+	// Instances replace the stored ones.
 	Instances []instance `json:"instances,omitempty"`
-	// Forgotten are instances that are shown no more.
+	// Forgotten are instances that are no longer shown.
 	Forgotten []string `json:"forgotten,omitempty"`
 }
 
@@ -236,7 +236,7 @@ func newState() *cloudState {
 	return &cloudState{Instances: map[string]instance{}, byTagKey: map[string]map[string]bool{}, taken: map[string]bool{}, lowestFree: 1}
 }
 
-// newReservation returns the next reservation, of these new instances.
+// newReservation returns the next reservation, with these new instances.
 func (s *cloudState) newReservation(r reservation, created []instance) *reservation {
 	r.Sequence = s.Sequence + 1
 	for _, i := range created {
@@ -245,7 +245,7 @@ func (s *cloudState) newReservation(r reservation, created []instance) *reservat
 	return &r
 }
 
-// buildIndexes fills in what follows from the exported fields.
+// buildIndexes derives the other fields from the exported ones.
 func (s *cloudState) buildIndexes() {
 	for _, r := range s.Reservations {
 		for _, id := range r.Instances {
@@ -294,7 +294,7 @@ func (s *cloudState) shrinkReservation(i instance) {
 	}
 }
 
-// findReservation returns the place of the first reservation that is not older.
+// findReservation returns the index of the first reservation that is not older.
 func (s *cloudState) findReservation(sequence int) int {
 	at, _ := slices.BinarySearchFunc(s.Reservations, sequence, func(r reservation, sequence int) int { return cmp.Compare(r.Sequence, sequence) })
 	return at
@@ -319,8 +319,8 @@ func (s *cloudState) removeFromIndexes(i instance) {
 	}
 }
 
-// freeAddresses returns the lowest addresses of a network that no instance holds, terminated ones included as long as they
-// are shown.
+// freeAddresses returns the lowest addresses of a network that no instance holds; terminated instances hold theirs
+// while they are shown.
 func (s *cloudState) freeAddresses(network string, count int) []string {
 	var free []string
 	for n := s.lowestFree; n < 255*256 && len(free) < count; n++ {

@@ -13,23 +13,23 @@ import (
 	"syscall"
 )
 
-// stateStore keeps the state in one file: a line with everything, and then a line for each change since. A change costs what it
-// changes, however much the cloud knows.
+// stateStore keeps the state in one file: one line with the whole state, and then a line for each later change. The
+// cost of a change depends on its own size only.
 type stateStore struct {
 	dir  string
 	lock *os.File
 	// file is open for appending.
 	file *os.File
-	// baseBytes and addedBytes are the sizes of the first line and of the others.
+	// baseBytes and addedBytes are the sizes of the first line and of the other lines.
 	baseBytes, addedBytes int
-	// mustRewrite says that the end of the file may not be what was last written.
+	// mustRewrite is true if the end of the file may differ from the last write.
 	mustRewrite bool
 }
 
-// minRewriteBytes is how much is added at least before everything is written again.
+// minRewriteBytes is the minimum size of the added lines before the whole state is written again.
 const minRewriteBytes = 1 << 20
 
-// openStore takes the folder for this process alone; the lock ends with the process, however it ends.
+// openStore locks the folder for this process; the lock ends with the process in any case.
 func openStore(dir string) (*stateStore, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the cloud's folder: %w", err)
@@ -73,7 +73,7 @@ func (s *stateStore) loadState() (*cloudState, error) {
 	return known, nil
 }
 
-// applyLines makes the changes of the file again. A last line that was cut off is of a call that was never answered.
+// applyLines replays the changes in the file. A truncated last line belongs to a call that was never answered.
 func (s *cloudState) applyLines(text []byte) error {
 	for line := range bytes.Lines(bytes.TrimLeft(text, "\n")) {
 		var c stateChange
@@ -88,7 +88,7 @@ func (s *cloudState) applyLines(text []byte) error {
 	return nil
 }
 
-// saveChange returns when a change of the state is on the disk. When it fails, the state is to be left as it was.
+// saveChange returns when a change of the state is on the disk. If it fails, the caller must not change the state.
 func (s *stateStore) saveChange(state *cloudState, c stateChange) error {
 	if s.mustRewrite || s.addedBytes > max(minRewriteBytes, s.baseBytes) {
 		if err := s.saveState(state); err != nil {
@@ -108,7 +108,7 @@ func (s *stateStore) saveChange(state *cloudState, c stateChange) error {
 	return nil
 }
 
-// saveState replaces the file as a whole and returns when the new one is on the disk.
+// saveState replaces the whole file and returns when the new one is on the disk.
 func (s *stateStore) saveState(state *cloudState) error {
 	text, err := json.Marshal(state)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *stateStore) saveState(state *cloudState) error {
 	if err != nil {
 		return fmt.Errorf("write the cloud's state: %w", err)
 	}
-	// The new file is on the disk before it gets the name: a crash leaves the old state or the new one.
+	// The new file is synced before it is renamed: a crash leaves the old state or the new one.
 	_, err = next.Write(append(text, '\n'))
 	err = errors.Join(err, next.Sync())
 	if err == nil {
@@ -131,7 +131,7 @@ func (s *stateStore) saveState(state *cloudState) error {
 		return errors.Join(fmt.Errorf("replace the cloud's state: %w", err), next.Close())
 	}
 	if s.file != nil {
-		_ = s.file.Close() // Nothing is read from it or written to it any more.
+		_ = s.file.Close() // It is not used any more.
 	}
 	s.file, s.baseBytes, s.addedBytes, s.mustRewrite = next, len(text), 0, false
 	return nil

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// TestEveryStateAndVerb writes the whole table out: the empty state means refused.
+// TestEveryStateAndVerb contains the whole table: the empty state means refused.
 func TestEveryStateAndVerb(t *testing.T) {
 	table := map[powerState]map[powerVerb]powerState{
 		pending:      {start: pending, stop: "", terminate: shuttingDown},
@@ -135,7 +135,7 @@ func TestADiskThatRefusesFailsTheCallAndChangesNothing(t *testing.T) {
 	r := newEnv(t, Config{})
 	id := r.launchInstances(1)[0]
 	r.awaitState(id, running)
-	// Now nothing can be added to the file, and a folder in the way of the next one fails for root too.
+	// Nothing can be added to the file now, and a folder in place of the next file fails even for root.
 	expectNoError(t, r.cloud.store.file.Close())
 	inTheWay := r.cloud.store.filePath() + ".next"
 	expectNoError(t, os.Mkdir(inTheWay, 0o700))

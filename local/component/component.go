@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package component runs the components of a cluster in one process, each on a context of its own, so that they stop in
-// order.
+// Package component runs the components of a cluster in one process, each with a separate context, so that they can
+// be stopped in order.
 package component
 
 import (
@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-var errEndedEarly = errors.New("expected it to run until it is told to stop")
+var errEndedEarly = errors.New("expected it to run until Stop")
 
-// Component runs in a goroutine of its own.
+// Component runs in a separate goroutine.
 type Component struct {
 	name        string
 	ready, done chan struct{}
 	cancel      context.CancelFunc
-	// err is what the component ended with, once done is closed.
+	// err is the error with which the component ended, once done is closed.
 	err error
 }
 
@@ -33,7 +33,7 @@ func Start(ctx context.Context, name string, run func(ctx context.Context, ready
 	return c
 }
 
-// AwaitReady returns when the component is ready, or has ended before.
+// AwaitReady returns when the component is ready, or has ended.
 func (c *Component) AwaitReady(ctx context.Context) error {
 	select {
 	case <-c.ready:
@@ -45,7 +45,7 @@ func (c *Component) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// EndedEarly is the error of a component that has ended by itself; nil if it runs.
+// EndedEarly returns an error if the component has ended by itself; nil if it runs.
 func (c *Component) EndedEarly() error {
 	select {
 	case <-c.done:
@@ -59,7 +59,7 @@ func (c *Component) endedEarly() error {
 	return fmt.Errorf("%s ended by itself: %w", c.name, errors.Join(c.err, errEndedEarly))
 }
 
-// Stop ends the component within a limit and returns what it ended with; a nil component was never started.
+// Stop ends the component within a limit and returns its error; a nil component was never started.
 func (c *Component) Stop(limit time.Duration) error {
 	if c == nil {
 		return nil
@@ -73,7 +73,7 @@ func (c *Component) Stop(limit time.Duration) error {
 	}
 }
 
-// AwaitFirstExit waits for the end of ctx; a component that ends by itself before is an error.
+// AwaitFirstExit waits for the end of ctx; a component that ends earlier is an error.
 func AwaitFirstExit(ctx context.Context, components ...*Component) error {
 	failed := make(chan error, len(components))
 	for _, c := range components {

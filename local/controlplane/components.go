@@ -30,8 +30,8 @@ import (
 	"github.com/torpor-dev/torpor/local/kubeclient"
 )
 
-// The components' own commands cannot share a process: each installs a signal handler.
-// What stands beneath them can, and takes the same flags.
+// The components' own commands cannot share a process: each installs a signal handler. The packages below them can,
+// and take the same flags.
 
 func parseFlags(name string, sets cliflag.NamedFlagSets, args []string) error {
 	all := pflag.NewFlagSet(name, pflag.ContinueOnError)
@@ -49,7 +49,7 @@ func runAPIServer(ctx context.Context, args []string) error {
 	if err := parseFlags("kube-apiserver", o.Flags(), args); err != nil {
 		return err
 	}
-	// The command of kube-apiserver does this before it runs; it applies the feature gates of the flags.
+	// The command of kube-apiserver does this before it runs; it applies the feature gates in the flags.
 	if err := o.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
 		return fmt.Errorf("set feature gates: %w", err)
 	}
@@ -97,7 +97,7 @@ func (c Config) apiServerFlags(p servingPorts, etcd string) []string {
 	pki := func(name string) string { return c.path("pki", name) }
 	reconciler := "lease"
 	if net.ParseIP(c.Address).IsLoopback() {
-		reconciler = "none" // A loopback address is no valid endpoint of the service "kubernetes", so none is kept.
+		reconciler = "none" // A loopback address is not a valid endpoint of the service "kubernetes", so none is kept.
 	}
 	flags := []string{
 		"--etcd-servers=" + etcd, "--bind-address=" + c.Address, "--advertise-address=" + c.Address,
@@ -149,8 +149,8 @@ func (c Config) schedulerFlags() []string {
 	}
 }
 
-// startEtcd returns when etcd serves. Data is not synced to disk: a kill of the process keeps it,
-// a power cut of the laptop may not.
+// startEtcd returns when etcd serves. Data is not synced to the disk: it survives a kill of the process, but perhaps
+// not a power cut.
 func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, string, error) {
 	client := url.URL{Scheme: "http", Host: net.JoinHostPort(etcdAddress, strconv.Itoa(p.EtcdClient))}
 	peer := url.URL{Scheme: "http", Host: net.JoinHostPort(etcdAddress, strconv.Itoa(p.EtcdPeer))}
@@ -159,7 +159,7 @@ func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, stri
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{client}, []url.URL{client}
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
 	cfg.InitialCluster = "default=" + peer.String()
-	// Syncs would make most of the start, and a kill of the process loses nothing without them.
+	// Syncs would take most of the start, and a kill of the process loses nothing without them.
 	cfg.UnsafeNoFsync = true
 	cfg.LogLevel = "error"
 	e, err := embed.StartEtcd(cfg)
@@ -179,16 +179,16 @@ func startEtcd(ctx context.Context, c Config, p servingPorts) (*embed.Etcd, stri
 
 const (
 	approveInterval = time.Second
-	// A real approver is a pod: when every node is down it does not run. A lease this old is a node that is down.
+	// A real approver is a pod: it does not run while every node is down. A node with a lease this old is down.
 	leaseAlive = 10 * time.Second
 )
 
-// approveServing approves serving certificates of nodes that exist, as long as some node is alive.
-// It never touches client certificates: those are renewed by the controller manager's self-renewal rule,
-// and after a hibernation that outlived them an administrator or Torpor has to decide.
+// approveServing approves serving certificates of existing nodes while any node is alive. It never approves client
+// certificates: the controller manager's self-renewal rule renews those, and after a hibernation that outlived them
+// an administrator or Torpor has to decide.
 func approveServing(ctx context.Context, client kubernetes.Interface) error {
 	return wait.PollUntilContextCancel(ctx, approveInterval, true, func(ctx context.Context) (bool, error) {
-		_ = approvePending(ctx, client) // What failed is tried again with the next beat.
+		_ = approvePending(ctx, client) // The next beat tries again after an error.
 		return false, nil
 	})
 }

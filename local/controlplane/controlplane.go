@@ -28,11 +28,12 @@ import (
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
-// Config is what a control plane is started with.
+// Config is the configuration of a control plane.
 type Config struct {
-	// Dir keeps certificates, kubeconfigs and etcd's data. A start on an existing folder goes on with its data.
+	// Dir contains certificates, kubeconfigs and etcd's data. A start with an existing folder continues with its
+	// data.
 	Dir string
-	// Address is what the API server binds to: a loopback address, or the bridge of a real node.
+	// Address is the address of the API server: a loopback address, or the bridge of a real node.
 	Address string
 	// Port of the API server; 0 keeps the port of the last start, or takes a free one.
 	Port int
@@ -42,11 +43,12 @@ type Config struct {
 	ApproveServing bool
 	// APIOnly leaves out the controller manager and the scheduler.
 	APIOnly bool
-	// EmulatedVersion is an older version of Kubernetes, such as 1.35, whose APIs the API server serves; its own if it is empty.
+	// EmulatedVersion is an older version of Kubernetes, such as 1.35, whose APIs the API server serves; empty means
+	// its own version.
 	EmulatedVersion string
 }
 
-// servingPorts are kept in the folder, so that kubeconfigs stay true over a restart.
+// servingPorts are kept in the folder, so that kubeconfigs stay valid over a restart.
 type servingPorts struct {
 	API        int `json:"api"`
 	EtcdClient int `json:"etcdClient"`
@@ -57,7 +59,7 @@ func (c Config) path(elem ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elem...)...)
 }
 
-// AdminKubeconfig is the file that lets a client in as cluster admin.
+// AdminKubeconfig returns the kubeconfig of a cluster admin.
 func (c Config) AdminKubeconfig() string { return c.path("admin.kubeconfig") }
 
 func (c Config) serverURL(p servingPorts) string {
@@ -92,7 +94,7 @@ func (c Config) loadPorts(ctx context.Context) (servingPorts, error) {
 	return p, nil
 }
 
-// etcdAddress is where etcd serves, whatever the address of the API server is.
+// etcdAddress is the address of etcd, regardless of the API server's address.
 const etcdAddress = "127.0.0.1"
 
 // chooseFreePorts takes free ports for those that are not set, and reserves them until ctx ends.
@@ -148,7 +150,8 @@ const (
 )
 
 // Run starts the control plane, calls ready once it serves (with the default ServiceAccount when controllers run),
-// and stops it in order when ctx ends. Only one can run in a process: Kubernetes keeps feature gates and metrics globally.
+// and stops it in order when ctx ends. Only one can run in a process: Kubernetes keeps feature gates and metrics
+// globally.
 func Run(ctx context.Context, c Config, ready func(server string)) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return fmt.Errorf("make data folder: %w", err)
@@ -160,7 +163,7 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 	if err := c.issueCertificates(p); err != nil {
 		return err
 	}
-	// The components set up logging one after the other; only the first may win.
+	// The components set up logging one after the other; only the first one may take effect.
 	logsapi.ReapplyHandling = logsapi.ReapplyHandlingIgnoreUnchanged
 
 	etcd, url, err := startEtcd(ctx, c, p)
@@ -168,9 +171,9 @@ func Run(ctx context.Context, c Config, ready func(server string)) error {
 		return err
 	}
 	defer etcd.Close()
-	// The API server outlives the others and etcd outlives it: it lingers for a minute when its etcd has gone first.
+	// Stop the API server last but one, and etcd last: an API server whose etcd is gone lingers for a minute.
 	api := component.Start(ctx, "kube-apiserver", func(ctx context.Context, _ func()) error { return runAPIServer(ctx, c.apiServerFlags(p, url)) })
-	defer func() { _ = api.Stop(stopTimeout) }() // Kubernetes' components end with errors that mean nothing.
+	defer func() { _ = api.Stop(stopTimeout) }() // Kubernetes' components end with meaningless errors.
 	client, err := c.awaitAPI(ctx, api)
 	if err != nil {
 		return err

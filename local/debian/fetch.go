@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package debian fetches packages of Debian into a folder. Nothing is installed on the machine: apt works on a private
+// Package debian fetches packages of Debian into a folder. It installs nothing on the machine: apt works on a private
 // state, and the packages are only unpacked.
 package debian
 
@@ -17,22 +17,22 @@ import (
 	"time"
 )
 
-// fetchTimeout bounds a whole fetch of about 100 MB.
+// fetchTimeout limits a whole fetch of about 100 MB.
 const fetchTimeout = 15 * time.Minute
 
-// ErrUnavailable is the answer of a machine that has no packages of Debian.
+// ErrUnavailable is returned on a machine without packages of Debian.
 var ErrUnavailable = errors.New("expected a Debian machine with apt-get, dpkg-deb and a Debian mirror in its package sources")
 
-// PackageRequest is what to fetch.
+// PackageRequest describes packages to fetch.
 type PackageRequest struct {
-	// Suite is the only source, and its packages come with everything that they need, for a tree that runs on its own
-	// libraries. Empty stands for the machine's own sources, and leaves out what the machine has installed already.
+	// Suite is the only source; its packages come with all dependencies, for a tree that runs with its own libraries.
+	// Empty means the machine's own sources, and omits packages that the machine has already installed.
 	Suite string
-	// Packages are the names; what they recommend is left out.
+	// Packages are the names; recommended packages are omitted.
 	Packages []string
 }
 
-// FetchPackages fills dir in one step, so that an interrupted fetch leaves nothing that looks whole.
+// FetchPackages fills dir in one step, so that an interrupted fetch leaves no folder that looks complete.
 func FetchPackages(ctx context.Context, r PackageRequest, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -45,7 +45,7 @@ func FetchPackages(ctx context.Context, r PackageRequest, dir string) error {
 	if err != nil {
 		return fmt.Errorf("make a folder for apt's private state: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(state) }() // What is left in the temporary folder does no harm.
+	defer func() { _ = os.RemoveAll(state) }() // Files left in the temporary folder do no harm.
 	if err := r.prepareState(ctx, state); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (r PackageRequest) prepareState(ctx context.Context, state string) error {
 	if err != nil {
 		return err
 	}
-	errs := []error{os.Chmod(state, 0o755)} // apt reads as another user when it is called by root.
+	errs := []error{os.Chmod(state, 0o755)} // apt reads as another user when root runs it.
 	for _, folder := range []string{"state/lists/partial", "cache/archives/partial", "etc"} {
 		errs = append(errs, os.MkdirAll(filepath.Join(state, folder), 0o755))
 	}
@@ -93,7 +93,7 @@ func (r PackageRequest) prepareState(ctx context.Context, state string) error {
 	return errors.Join(errs...)
 }
 
-// withoutPackages drops packages from dpkg's list, so that apt fetches them although the machine has them.
+// withoutPackages removes packages from dpkg's list, so that apt fetches them even if the machine has them.
 func withoutPackages(status string, packages []string) string {
 	drop := map[string]bool{}
 	for _, p := range packages {
@@ -115,7 +115,7 @@ func (r PackageRequest) downloadPackages(ctx context.Context, state string) erro
 		folders["Dir::Etc::sourceparts"] = "none"
 		folders["Dir::Etc::preferencesparts"] = "none"
 	}
-	// apt would read as its own user, who has no access to a private folder.
+	// Otherwise apt would read as its own user, which has no access to a private folder.
 	options := []string{"-qq", "-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"}
 	for name, value := range folders {
 		options = append(options, "-o", name+"="+filepath.Join(state, value))
@@ -136,25 +136,25 @@ func unpackPackages(ctx context.Context, state, dir string) error {
 	}
 	partial := dir + ".partial"
 	if err := os.RemoveAll(partial); err != nil {
-		return fmt.Errorf("remove what an interrupted fetch has left: %w", err)
+		return fmt.Errorf("remove the files of an interrupted fetch: %w", err)
 	}
 	for _, p := range packages {
 		if text, err := exec.CommandContext(ctx, "dpkg-deb", "-x", p, partial).CombinedOutput(); err != nil {
 			return fmt.Errorf("unpack %s: %w: %s", filepath.Base(p), err, strings.TrimSpace(string(text)))
 		}
 	}
-	// The name comes last, so that an interrupted fetch leaves nothing that looks whole.
+	// The rename comes last, so that an interrupted fetch leaves no folder that looks complete.
 	if err := errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.RemoveAll(dir), os.Rename(partial, dir)); err != nil {
 		return fmt.Errorf("put the packages in their place: %w", err)
 	}
 	return nil
 }
 
-// MySQLServer is the path of the server below the folder; it is there when FetchMySQL has finished.
+// MySQLServer is the path of the server below the folder; it exists once FetchMySQL has finished.
 const MySQLServer = "usr/sbin/mysqld"
 
-// FetchMySQL puts mysqld 9.7 and its client from Debian's unstable archive into dir, with everything that they need to run,
-// the dynamic linker too. It does nothing when they are there already. Progress goes to out.
+// FetchMySQL fetches mysqld 9.7 and its client from Debian's unstable archive into dir, with all dependencies
+// including the dynamic linker. It does nothing if they exist already. Progress goes to out.
 func FetchMySQL(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, MySQLServer)); err == nil {
 		return nil
@@ -163,11 +163,11 @@ func FetchMySQL(ctx context.Context, dir string, out io.Writer) error {
 	return FetchPackages(ctx, PackageRequest{Suite: "sid", Packages: []string{"mysql-server-core", "mysql-client-core"}}, dir)
 }
 
-// Libvirtd is the path of the daemon below the folder; it is there when FetchLibvirt has finished.
+// Libvirtd is the path of the daemon below the folder; it exists once FetchLibvirt has finished.
 const Libvirtd = "usr/sbin/libvirtd"
 
-// FetchLibvirt puts libvirtd with the driver and the machines of QEMU from Debian 12 into dir, with everything that they need, the dynamic
-// linker too. It does nothing when they are there already. Progress goes to out.
+// FetchLibvirt fetches libvirtd with the driver and the machines of QEMU from Debian 12 into dir, with all
+// dependencies including the dynamic linker. It does nothing if they exist already. Progress goes to out.
 func FetchLibvirt(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, Libvirtd)); err == nil {
 		return nil
@@ -176,25 +176,26 @@ func FetchLibvirt(ctx context.Context, dir string, out io.Writer) error {
 	return FetchPackages(ctx, PackageRequest{Suite: "bookworm", Packages: []string{"libvirt-daemon", "libvirt-daemon-driver-qemu", "libvirt-clients", "qemu-system-x86"}}, dir)
 }
 
-// GuestRuntime is the path of containerd below the folder; it is there when FetchGuest has finished.
+// GuestRuntime is the path of containerd below the folder; it exists once FetchGuest has finished.
 const GuestRuntime = "usr/bin/containerd"
 
-// FetchGuest puts a kernel and what a node runs on from Debian 12 into dir: the disk of a virtual machine is made of it. It does nothing when
-// they are there already. Progress goes to out.
+// FetchGuest fetches a kernel and the programs of a node from Debian 12 into dir, from which the disk of a virtual
+// machine is made. It does nothing if they exist already. Progress goes to out.
 func FetchGuest(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, GuestRuntime)); err == nil {
 		return nil
 	}
-	fmt.Fprintln(out, "fetching a kernel, containerd and what a node needs from Debian 12: 340 MB unpacked, half a minute")
+	fmt.Fprintln(out, "fetching a kernel, containerd and the other programs of a node from Debian 12: 340 MB unpacked, half a minute")
 	packages := []string{"linux-image-cloud-amd64", "containerd", "runc", "containernetworking-plugins", "kmod", "iproute2", "mount", "busybox-static"}
 	return FetchPackages(ctx, PackageRequest{Suite: "bookworm", Packages: packages}, dir)
 }
 
-// novaSettings is the file of nova's own that its tests read, below where Python finds its packages.
+// novaSettings is the settings file of nova that its tests read, relative to Python's package folder.
 const novaSettings = "usr/lib/python3/dist-packages/etc/nova/api-paste.ini"
 
-// FetchNova puts OpenStack's compute service from Debian's unstable archive into dir, with what its own functional tests need, Python and
-// the dynamic linker too. It does nothing when they are there already. Progress goes to out.
+// FetchNova fetches OpenStack's compute service from Debian's unstable archive into dir, with the dependencies of its
+// own functional tests including Python and the dynamic linker. It does nothing if they exist already. Progress goes
+// to out.
 func FetchNova(ctx context.Context, dir string, out io.Writer) error {
 	settings := filepath.Join(dir, novaSettings)
 	if _, err := os.Stat(settings); err == nil {
@@ -218,8 +219,8 @@ func FetchNova(ctx context.Context, dir string, out io.Writer) error {
 	return nil
 }
 
-// FetchEngine puts a container engine, Docker's, from this machine's Debian suite into dir, with containerd, runc and a program for images. It
-// does nothing when they are there already. Progress goes to out.
+// FetchEngine fetches Docker's container engine from this machine's Debian suite into dir, with containerd, runc and
+// a program for images. It does nothing if they exist already. Progress goes to out.
 func FetchEngine(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, "usr/sbin/dockerd")); err == nil {
 		return nil
@@ -228,8 +229,8 @@ func FetchEngine(ctx context.Context, dir string, out io.Writer) error {
 	return FetchPackages(ctx, PackageRequest{Packages: []string{"docker.io", "containerd", "runc", "busybox-static"}}, dir)
 }
 
-// FetchBMC puts OpenIPMI's simulator of management controllers from this machine's Debian suite into dir. It does nothing when it is there
-// already. Progress goes to out.
+// FetchBMC fetches OpenIPMI's simulator of management controllers from this machine's Debian suite into dir. It does
+// nothing if it exists already. Progress goes to out.
 func FetchBMC(ctx context.Context, dir string, out io.Writer) error {
 	if _, err := os.Stat(filepath.Join(dir, "usr/bin/ipmi_sim")); err == nil {
 		return nil

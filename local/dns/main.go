@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command dns is CoreDNS with the few plugins that a cluster on one machine needs. It is a module of its own,
-// because CoreDNS wants newer Kubernetes libraries than those of the components beside it.
+// Command dns is CoreDNS with the few plugins that a cluster on one machine needs. It is a separate module, because
+// CoreDNS needs newer Kubernetes libraries than the other components.
 package main
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package figures keeps what benchmarks measure: a table for people, a flat JSON object for machines.
+// Package figures stores the results of benchmarks: a table for users, a flat JSON object for programs.
 package figures
 
 import (
@@ -17,7 +17,7 @@ import (
 // Figures are measured values by name, one for each round.
 type Figures map[string][]float64
 
-// AddValue keeps one more value of a figure.
+// AddValue adds one value to a figure.
 func (f Figures) AddValue(name string, value float64) { f[name] = append(f[name], value) }
 
 // Percentile returns the value that a share of a figure's values does not exceed.

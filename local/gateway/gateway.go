@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gateway is a small data plane of the Gateway API for tests and demos, see docs/adr/0017-a-data-plane-for-tests.md. It sends
-// requests to ready endpoints by the weights of HTTPRoutes, keeps connections as real gateways do, and never tries a request again.
+// Package gateway is a small data plane of the Gateway API for tests and demos, see
+// docs/adr/0017-a-data-plane-for-tests.md. It sends requests to ready endpoints by the weights of HTTPRoutes, keeps
+// connections open as real gateways do, and never retries a request.
 package gateway
 
 import (
@@ -39,39 +40,41 @@ import (
 )
 
 const (
-	// controllerName is who accepts HTTPRoutes.
+	// controllerName is the name of the controller that accepts HTTPRoutes.
 	controllerName = "example.com/test-gateway"
-	// acceptInterval is how often HTTPRoutes are looked at that nobody has accepted.
+	// acceptInterval is how often to check for HTTPRoutes that are not accepted yet.
 	acceptInterval = 100 * time.Millisecond
 	requestLimit   = 5 * time.Second
 	idleConnsLimit = 10
 )
 
-// Config is what a gateway is started with.
+// Config is the configuration of a gateway.
 type Config struct {
-	// Kubeconfig may list HTTPRoutes and EndpointSlices, and report that routes are accepted.
+	// Kubeconfig is the path of a kubeconfig with the rights to list HTTPRoutes and EndpointSlices, and to write the
+	// status of HTTPRoutes.
 	Kubeconfig string
-	// Gateway is the namespace and name of the Gateway whose routes are served, as in infra/apps; it need not exist.
+	// Gateway is the namespace and name of the Gateway whose routes are served, such as infra/apps; it need not
+	// exist.
 	Gateway string
-	// Address is where it listens.
+	// Address is the address to listen on.
 	Address string
-	// PodNetwork is the folder in which the Pods of hollow nodes answer; Pods that are not there are dialled at their address.
+	// PodNetwork is the folder with the sockets of hollow nodes' Pods; other Pods are dialled at their address.
 	PodNetwork string
 }
 
 type dataPlane struct {
 	config Config
-	// resource is HTTPRoutes.
+	// resource is the resource of HTTPRoutes.
 	resource  schema.GroupVersionResource
 	routes    cache.GenericLister
 	endpoints discoverylisters.EndpointSliceLister
 	client    dynamic.Interface
 	transport *http.Transport
-	// requests counts them, so that each goes to the next in turn.
+	// requests counts requests, so that each goes to the next endpoint in turn.
 	requests atomic.Uint32
 }
 
-// RunGateway serves until ctx ends, and calls ready with its address once it knows every route and endpoint.
+// RunGateway serves until ctx ends, and calls ready with its address once it has listed all routes and endpoints.
 func RunGateway(ctx context.Context, c Config, ready func(address string)) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.Kubeconfig)
 	if err != nil {
@@ -108,7 +111,7 @@ func RunGateway(ctx context.Context, c Config, ready func(address string)) error
 	return nil
 }
 
-// dialPod dials a Pod of a hollow node in its folder, and others at their address.
+// dialPod dials a hollow node's Pod through its socket, and other Pods at their address.
 func (d *dataPlane) dialPod(ctx context.Context, network, address string) (net.Conn, error) {
 	if host, port, err := net.SplitHostPort(address); err == nil && d.config.PodNetwork != "" {
 		if folder := filepath.Join(d.config.PodNetwork, host); isFolder(folder) {
@@ -123,7 +126,7 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// route is what is read of an HTTPRoute.
+// route contains the used fields of an HTTPRoute.
 type route struct {
 	Spec struct {
 		ParentRefs []struct{ Namespace, Name string }
@@ -147,9 +150,9 @@ type backendRef struct {
 	Weight int64
 }
 
-// listRoutes lists those of the Gateway.
+// listRoutes lists the routes of the Gateway.
 func (d *dataPlane) listRoutes() (found []route) {
-	all, _ := d.routes.List(labels.Everything()) // An informer's lister has no error.
+	all, _ := d.routes.List(labels.Everything()) // An informer's lister returns no error.
 	for _, obj := range all {
 		u, isUnstructured := obj.(*unstructured.Unstructured)
 		if !isUnstructured {
@@ -168,7 +171,7 @@ func (d *dataPlane) listRoutes() (found []route) {
 	return found
 }
 
-// acceptRoutes says of each HTTPRoute that it is served; what fails is tried again.
+// acceptRoutes reports each HTTPRoute as accepted, and retries after an error.
 func (d *dataPlane) acceptRoutes(ctx context.Context) {
 	for _, r := range d.listRoutes() {
 		generation := r.object.GetGeneration()
@@ -206,7 +209,7 @@ func (d *dataPlane) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(&httputil.ReverseProxy{Transport: d.transport, Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to); p.SetXForwarded() }}).ServeHTTP(w, r)
 }
 
-// findBackends returns those of the longest path that a request matches.
+// findBackends returns the backends of the longest path that matches a request.
 func (d *dataPlane) findBackends(r *http.Request) (namespace string, refs []backendRef) {
 	host, _, err := net.SplitHostPort(r.Host)
 	if err != nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hollownode runs a hollow node: no containers, but the kubelet's own bootstrap and certificate managers,
-// a real lease, real heartbeats, and pods that are reported as running.
+// Package hollownode runs a hollow node: it has no containers, but the kubelet's own bootstrap and certificate
+// managers, a real lease, real heartbeats, and pods that are reported as running.
 package hollownode
 
 import (
@@ -36,27 +36,28 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Config is what a hollow node is started with.
+// Config is the configuration of a hollow node.
 type Config struct {
 	// Name of the Node object.
 	Name string
 	// Address is the loopback address that the node claims as its InternalIP and serves on.
 	Address string
-	// Dir keeps the node's certificates and its kubeconfig, as a kubelet's root folder does.
+	// Dir contains the node's certificates and its kubeconfig, like a kubelet's root folder.
 	Dir string
-	// Bootstrap is the kubeconfig with the token that asks for the first client certificate.
+	// Bootstrap is the kubeconfig with the token for the first certificate request.
 	Bootstrap string
 	// Heartbeat is the interval of the lease's renewal and of the node status.
 	Heartbeat time.Duration
-	// PodNetwork is a folder in which the ports of ready Pods answer, as in gateway.Config; without one nobody reaches them.
+	// PodNetwork is the folder in which to create sockets for the ports of ready Pods, as in gateway.Config; without
+	// it, Pods cannot be reached.
 	PodNetwork string
 	// Hold delays the node's start after its machine is on, as a slow boot does.
 	Hold time.Duration
-	// HoldFile holds the node's start for as long as a file of this path exists; empty holds nothing.
+	// HoldFile delays the node's start while a file of this path exists; empty delays nothing.
 	HoldFile string
 }
 
-// kubeletPort is where a kubelet serves.
+// kubeletPort is a kubelet's port.
 const kubeletPort = 10250
 
 func (c Config) validate() error {
@@ -88,7 +89,7 @@ func (c Config) nodeAddresses() []corev1.NodeAddress {
 
 const leaseRenewals = 4
 
-// RunNode keeps the node alive until ctx ends. Like a machine that loses its power it leaves its Node object behind.
+// RunNode keeps the node alive until ctx ends. Like a machine that loses power, it leaves its Node object behind.
 func RunNode(ctx context.Context, c Config) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -110,7 +111,8 @@ func RunNode(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	port, err := serveHealthz(ctx, c.Address, serving)
+	pods := newPodRunner(client, c)
+	port, err := serveKubelet(ctx, c.Address, serving, pods)
 	if err != nil {
 		return err
 	}
@@ -118,11 +120,11 @@ func RunNode(ctx context.Context, c Config) error {
 		return err
 	}
 	go c.renewLease(ctx, client)
-	go runPods(ctx, client, c)
+	go pods.run(ctx)
 	return c.reportPeriodically(ctx, client, port)
 }
 
-// waitFor waits; it reports whether there is still something to start.
+// waitFor waits; it returns false if ctx has ended.
 func waitFor(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return true
@@ -137,7 +139,7 @@ func waitFor(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// waitWhileFileExists waits until nothing is found at the path; it reports whether there is still something to start.
+// waitWhileFileExists waits until the file is gone; it returns false if ctx has ended.
 func waitWhileFileExists(ctx context.Context, path string) bool {
 	if path == "" {
 		return true
@@ -150,7 +152,7 @@ func waitWhileFileExists(ctx context.Context, path string) bool {
 }
 
 func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {
-	// A kubelet renews its lease of 40 seconds every 10, in the same proportion.
+	// A kubelet renews its lease of 40 seconds every 10 seconds, in the same proportion.
 	seconds := max(int32(c.Heartbeat.Seconds()*leaseRenewals), 1)
 	controller := lease.NewController(clock.RealClock{}, client, c.Name, seconds, nil, c.Heartbeat, c.Name, corev1.NamespaceNodeLease, nil)
 	controller.Run(klog.NewContext(ctx, klog.Background()))
@@ -158,13 +160,13 @@ func (c Config) renewLease(ctx context.Context, client kubernetes.Interface) {
 
 var errNoServingCertificate = errors.New("expected a serving certificate, found none yet; its request waits for approval")
 
-// serveHealthz answers /healthz with the serving certificate, so that a client sees whether it was really issued.
-// It takes the kubelet's port, or a free one when that is taken.
-func serveHealthz(ctx context.Context, address string, manager certificate.Manager) (int32, error) {
+// serveKubelet serves /healthz and the logs of pods with the serving certificate, so that a client can check that it
+// was issued. It uses the kubelet's port, or a free one if that is in use.
+func serveKubelet(ctx context.Context, address string, manager certificate.Manager, pods *podRunner) (int32, error) {
 	var listen net.ListenConfig
 	l, err := listen.Listen(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(kubeletPort)))
 	if err != nil {
-		// Another node has the address: the port is in the Node object, so any will do.
+		// Another node uses the address: the port is in the Node object, so any port will do.
 		l, err = listen.Listen(ctx, "tcp", net.JoinHostPort(address, "0"))
 	}
 	if err != nil {
@@ -172,6 +174,7 @@ func serveHealthz(ctx context.Context, address string, manager certificate.Manag
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
+	mux.HandleFunc("GET /containerLogs/{namespace}/{pod}/{container}", pods.serveLogs)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: requestLimit, TLSConfig: &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -186,8 +189,8 @@ func serveHealthz(ctx context.Context, address string, manager certificate.Manag
 	return int32(l.Addr().(*net.TCPAddr).AddrPort().Port()), nil
 }
 
-// registerNode creates the Node, or finds the one from before the machine was switched off. It tries again until it
-// succeeds: a renewal of the client certificate closes every connection, also the one in use.
+// registerNode creates the Node, or finds the one from before the machine was switched off. It retries until it
+// succeeds: a renewal of the client certificate closes every connection, including the one in use.
 func (c Config) registerNode(ctx context.Context, client kubernetes.Interface, port int32) error {
 	err := wait.PollUntilContextCancel(ctx, awaitInterval, true, func(ctx context.Context) (bool, error) {
 		if err := c.createAndReport(ctx, client, port); err != nil {
@@ -215,7 +218,7 @@ func (c Config) createAndReport(ctx context.Context, client kubernetes.Interface
 	return c.reportNodeStatus(ctx, client, port)
 }
 
-// reportPeriodically reports the status until ctx ends. A report that did not arrive is repeated with the next beat.
+// reportPeriodically reports the status until ctx ends. The next beat repeats a lost report.
 func (c Config) reportPeriodically(ctx context.Context, client kubernetes.Interface, port int32) error {
 	_ = wait.PollUntilContextCancel(ctx, c.Heartbeat, false, func(ctx context.Context) (bool, error) {
 		_ = c.reportNodeStatus(ctx, client, port)
@@ -243,7 +246,7 @@ func (c Config) reportNodeStatus(ctx context.Context, client kubernetes.Interfac
 }
 
 func (c Config) fillNodeStatus(s *corev1.NodeStatus, port int32) {
-	// More than any test asks for: nothing really runs here.
+	// More than any test needs: nothing really runs here.
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("32"), corev1.ResourceMemory: resource.MustParse("64Gi"), corev1.ResourcePods: resource.MustParse("250"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"),
@@ -277,15 +280,15 @@ func setCondition(s *corev1.NodeStatus, kind corev1.NodeConditionType, status co
 const (
 	awaitInterval = 200 * time.Millisecond
 	requestLimit  = 5 * time.Second
-	// The kubelet gives up without a certificate after this time, so that its wrapper can start it anew.
+	// Without a certificate, the kubelet gives up after this time, so that its wrapper can restart it.
 	exitAfter = 5 * time.Minute
-	// What a kubelet may ask of the API server by default; client-go's own limit of 5 requests a second would let a node
-	// start or end no more Pods than that.
+	// A kubelet's default limits for requests to the API server. With client-go's own limit of 5 requests a second, a
+	// node could start or end no more Pods than that.
 	kubeletQPS, kubeletBurst = 50, 100
 )
 
-// keepClientCertificate does what the kubelet does at its start: go on with a client certificate that is still valid,
-// else ask for one with the bootstrap token; then keep it renewed. It returns once there is one.
+// keepClientCertificate acts like the kubelet at its start: it continues with a client certificate that is still
+// valid, or requests one with the bootstrap token; then it keeps it renewed. It returns once there is a certificate.
 func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface, error) {
 	log := klog.FromContext(ctx)
 	certConfig, clientConfig, err := bootstrap.LoadClientConfig(log, c.kubeconfigPath(), c.Bootstrap, c.certificatesDir())
@@ -298,7 +301,7 @@ func (c Config) keepClientCertificate(ctx context.Context) (kubernetes.Interface
 	manager, err := kubeletcertificate.NewKubeletClientCertificateManager(c.certificatesDir(), types.NodeName(c.Name),
 		clientConfig.CertData, clientConfig.KeyData, clientConfig.CertFile, clientConfig.KeyFile,
 		func(current *tls.Certificate) (kubernetes.Interface, error) {
-			// The bootstrap token only asks for the first certificate; renewals use the last one.
+			// The bootstrap token only requests the first certificate; renewals use the last one.
 			if current != nil {
 				return kubernetes.NewForConfig(clientConfig)
 			}
@@ -332,8 +335,8 @@ func (c Config) keepServingCertificate(ctx context.Context, client kubernetes.In
 	return manager, nil
 }
 
-// awaitServer waits for the API server as a machine's boot does: asked too early, the certificate managers
-// back off for longer than the server needs.
+// awaitServer waits for the API server, as a machine's boot does: after a request that comes too early, the
+// certificate managers back off for longer than the server needs.
 func awaitServer(ctx context.Context, cfg *rest.Config) error {
 	probe := rest.AnonymousClientConfig(cfg)
 	probe.Timeout = requestLimit

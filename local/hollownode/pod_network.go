@@ -12,15 +12,17 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podNetwork gives Pods addresses of their own and answers at their ports, in a folder for each address with a socket for each port:
-// ports of this machine may be taken, and API servers refuse its own addresses as those of endpoints.
+// podNetwork gives each Pod a separate address and answers at its ports, in a folder for each address with a socket
+// for each port. Ports of this machine may be in use, and API servers refuse its own addresses as endpoints.
 type podNetwork struct {
 	folder string
 
@@ -29,15 +31,26 @@ type podNetwork struct {
 	pods map[types.UID]*podServer
 }
 
-// maxPodAddresses are those of 10.64.0.0/16.
+// maxPodAddresses is the number of addresses in 10.64.0.0/16.
 const maxPodAddresses = 1<<16 - 2
 
 type podServer struct {
 	address string
 	server  *http.Server
+
+	mu sync.Mutex
+	// requests are the latest requests, for the log.
+	requests []logLine
 }
 
-// addressPod returns the address of a Pod, a free one at first. Nodes that share a folder share its addresses.
+func (s *podServer) noteRequest(r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = append(s.requests[max(0, len(s.requests)-maxLoggedRequests+1):], requestLine(time.Now(), r))
+}
+
+// addressPod returns the address of a Pod, and reserves a free one at first. Nodes that share a folder share its
+// addresses.
 func (n *podNetwork) addressPod(uid types.UID) (string, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -63,7 +76,7 @@ func (n *podNetwork) addressPod(uid types.UID) (string, error) {
 	return "", fmt.Errorf("take pod address: expected a free one of %d, found none; use another folder", maxPodAddresses)
 }
 
-// servePod answers at the ports of a Pod with its name and labels, until it ends.
+// servePod answers at the ports of a Pod with its name and labels, until the Pod ends.
 func (n *podNetwork) servePod(ctx context.Context, pod *corev1.Pod) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -71,9 +84,11 @@ func (n *podNetwork) servePod(ctx context.Context, pod *corev1.Pod) error {
 	if !isKnown || s.server != nil {
 		return nil
 	}
-	s.server = &http.Server{ReadHeaderTimeout: requestLimit, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s.server = &http.Server{ReadHeaderTimeout: requestLimit, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.noteRequest(r)
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"name": pod.Name, "labels": pod.Labels}) // A client that has gone away needs no answer.
+		// A client that has disconnected needs no answer.
+		_ = json.NewEncoder(w).Encode(map[string]any{"name": pod.Name, "labels": pod.Labels})
 	})}
 	for _, c := range pod.Spec.Containers {
 		for _, port := range c.Ports {
@@ -87,7 +102,20 @@ func (n *podNetwork) servePod(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// endPod answers no more, and breaks off what it was answering.
+// listRequests returns the latest requests that a Pod has answered.
+func (n *podNetwork) listRequests(uid types.UID) []logLine {
+	n.mu.Lock()
+	s, isKnown := n.pods[uid]
+	n.mu.Unlock()
+	if !isKnown {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// endPod stops answering, and breaks open requests.
 func (n *podNetwork) endPod(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -21,20 +21,20 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// The words by which a pod chooses how its hollow containers behave: as an environment variable, or before the command as in
-// HOLLOW_START=1s ./app.
+// The variables by which a pod chooses the behaviour of its hollow containers: as environment variables, or before
+// the command, as in HOLLOW_START=1s ./app.
 const (
 	startWord = "HOLLOW_START"
 	stopWord  = "HOLLOW_STOP"
 	crashWord = "HOLLOW_CRASH"
 )
 
-// podBehaviour is how the containers of a pod behave. The zero value is ready at once and gone at once.
+// podBehaviour is the behaviour of a pod's containers. With the zero value they are ready at once and end at once.
 type podBehaviour struct {
-	// start is how long a pod runs before it is ready; delay is how long it is let go on before it is told to end, and stop how long
-	// it then takes.
+	// start is how long a pod runs before it is ready; delay is how long it continues before it is asked to end, and
+	// stop how long its end then takes.
 	start, delay, stop time.Duration
-	// crash is the message of a container that ends instead of becoming ready; empty for one that does not.
+	// crash is the message of a container that ends instead of becoming ready; empty for other containers.
 	crash string
 }
 
@@ -61,7 +61,7 @@ func readBehaviour(pod *corev1.Pod) podBehaviour {
 	return podBehaviour{start: parseDuration(words[startWord]), delay: delay, stop: parseDuration(words[stopWord]), crash: words[crashWord]}
 }
 
-// parseDuration is zero for what cannot be read: a hollow node is forgiving.
+// parseDuration returns zero for an invalid text: a hollow node is forgiving.
 func parseDuration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	if err != nil {
@@ -76,38 +76,43 @@ const retryLimit = 30 * time.Second
 type podRunner struct {
 	client kubernetes.Interface
 	config Config
-	// network is nil for pods that nobody reaches. Those end without the delay, which is for who reaches them.
+	// pods are the pods that are bound to this node.
+	pods cache.SharedIndexInformer
+	// network is nil if pods cannot be reached. They then end without the delay, which only matters to their clients.
 	network *podNetwork
 
 	mu sync.Mutex
-	// waiting are the pods for which a timer runs.
+	// waiting are the pods with a running timer.
 	waiting map[types.UID]bool
 }
 
-// runPods reports every pod bound to this node as running, and ends those that are deleted, each with the delay that
-// the pod asks for.
-func runPods(ctx context.Context, client kubernetes.Interface, c Config) {
+func newPodRunner(client kubernetes.Interface, c Config) *podRunner {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", c.Name).String()
 	}))
-	informer := factory.Core().V1().Pods().Informer()
-	p := &podRunner{client: client, config: c, waiting: map[types.UID]bool{}}
+	p := &podRunner{client: client, config: c, pods: factory.Core().V1().Pods().Informer(), waiting: map[types.UID]bool{}}
 	if c.PodNetwork != "" {
 		p.network = &podNetwork{folder: c.PodNetwork, pods: map[types.UID]*podServer{}}
 	}
+	return p
+}
+
+// run reports every pod bound to this node as running, and ends deleted pods, each with the delay that the pod
+// requests.
+func (p *podRunner) run(ctx context.Context) {
 	act := func(obj any) {
 		if pod, ok := obj.(*corev1.Pod); ok {
 			p.handlePod(ctx, pod)
 		}
 	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: act, UpdateFunc: func(_, obj any) { act(obj) }})
+	_, err := p.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: act, UpdateFunc: func(_, obj any) { act(obj) }})
 	if err != nil {
 		return
 	}
-	informer.RunWithContext(ctx)
+	p.pods.RunWithContext(ctx)
 }
 
-// handlePod does the next step of a pod; the pod's own change brings it here again.
+// handlePod performs the next step of a pod; the resulting change of the pod triggers it again.
 func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 	b := readBehaviour(pod)
 	switch {
@@ -124,8 +129,8 @@ func (p *podRunner) handlePod(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// runOnceAfter does something later, once for a pod at a time, and no pod waits for another; a pod that is deleted while it starts
-// is looked at again then.
+// runOnceAfter runs a function later, once per pod at a time, without delaying other pods. A pod that is deleted
+// during its start is handled again then.
 func (p *podRunner) runOnceAfter(ctx context.Context, pod *corev1.Pod, delay time.Duration, do func(context.Context, *corev1.Pod)) {
 	key := pod.UID
 	if pod.DeletionTimestamp != nil {
@@ -153,7 +158,7 @@ func (p *podRunner) endDelay(b podBehaviour) time.Duration {
 	return b.delay + b.stop
 }
 
-// runPod reports that a pod runs; one that is ready answers before it is said to.
+// runPod reports that a pod runs; a ready pod answers before it is reported as ready.
 func (p *podRunner) runPod(ctx context.Context, pod *corev1.Pod, isReady bool, crash string) {
 	address := p.config.Address
 	if p.network != nil {
@@ -185,15 +190,15 @@ func (p *podRunner) deletePod(ctx context.Context, pod *corev1.Pod) {
 
 func (p *podRunner) reportStatus(ctx context.Context, pod *corev1.Pod, s corev1.PodStatus) {
 	after := pod.DeepCopy()
-	after.Status, after.ResourceVersion = s, "" // There is no other writer; the UID guards against a new pod of this name.
+	after.Status, after.ResourceVersion = s, "" // There is no other writer; the UID protects a new pod of this name.
 	retryRequest(ctx, func(ctx context.Context) error {
 		_, err := p.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, after, metav1.UpdateOptions{})
 		return err
 	})
 }
 
-// retryRequest sends a request until it is done, or the pod is gone, or it has been refused for long. A request that is lost has
-// no other event to repeat it: a report and the end of a pod may meet, and a machine may have more work than it can do.
+// retryRequest sends a request until it succeeds, the pod is gone, or it has failed for long. No other event would
+// repeat a lost request: a report and the end of a pod may collide, and a machine may be overloaded.
 func retryRequest(ctx context.Context, send func(context.Context) error) {
 	_ = wait.PollUntilContextTimeout(ctx, awaitInterval, retryLimit, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestLimit)
@@ -212,7 +217,8 @@ func isPodReady(pod *corev1.Pod) bool {
 	return false
 }
 
-// buildPodStatus is that of a pod that runs, is ready or not, or whose containers end again and again with a message.
+// buildPodStatus returns the status of a pod that runs, ready or not, or whose containers crash repeatedly with a
+// message.
 func buildPodStatus(pod *corev1.Pod, isReady bool, crash string) corev1.PodStatus {
 	now := metav1.Now()
 	isReady = isReady && crash == ""

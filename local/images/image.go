@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package images makes container images from files, without any registry: a tree of files becomes the one layer of an
-// image in a tar file, which containerd imports.
+// Package images builds container images from files, without any registry: a tree of files becomes the one layer of
+// an image in a tar file, which containerd imports.
 package images
 
 import (
@@ -28,10 +28,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// FileTree is what an image holds, by the path in it, without a slash in front.
+// FileTree is the content of an image, by path without a leading slash.
 type FileTree map[string]treeEntry
 
-// treeEntry is one file of a tree: a copy of Source, a symbolic link, a folder, or a small text.
+// treeEntry is one entry of a tree: a copy of Source, a symbolic link, a folder, or a small text.
 type treeEntry struct {
 	source, link, text string
 	dir                bool
@@ -39,18 +39,18 @@ type treeEntry struct {
 	owner              int
 }
 
-// CopyFile takes a file of this machine, with its permissions; a link is followed.
+// CopyFile adds a file of this machine, with its permissions; a link is followed.
 func (t FileTree) CopyFile(name, source string) { t[name] = treeEntry{source: source} }
 
-// AddLink makes a symbolic link.
+// AddLink adds a symbolic link.
 func (t FileTree) AddLink(name, target string) { t[name] = treeEntry{link: target, mode: 0o777} }
 
-// AddDir makes a folder that belongs to the owner.
+// AddDir adds a folder that belongs to the owner.
 func (t FileTree) AddDir(name string, mode int64, owner int) {
 	t[name] = treeEntry{dir: true, mode: mode, owner: owner}
 }
 
-// AddText makes a small file that everybody may read.
+// AddText adds a small file that all users may read.
 func (t FileTree) AddText(name, text string) { t[name] = treeEntry{text: text, mode: 0o644} }
 
 // CopyFolder takes all files below a folder.
@@ -69,15 +69,15 @@ func (t FileTree) CopyFolder(name, source string) error {
 	return nil
 }
 
-// openTar is the tree as a tar file, which is made while it is read.
+// openTar returns the tree as a tar file, which is generated while it is read.
 func (t FileTree) openTar() (io.ReadCloser, error) {
 	r, w := io.Pipe()
-	// The reader gets the error; one that stops reading early makes the next write fail, which ends the goroutine.
+	// The reader gets the error. If the reader stops early, the next write fails, which ends the goroutine.
 	go func() { _ = w.CloseWithError(t.writeTar(w)) }()
 	return r, nil
 }
 
-// writeTar puts the tree into a tar file, in the order of the names, so that one tree makes one digest.
+// writeTar writes the tree into a tar file, in the order of the names, so that one tree has one digest.
 func (t FileTree) writeTar(w io.Writer) error {
 	out := tar.NewWriter(w)
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -130,7 +130,7 @@ const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin
 
 // Image is a tree of files with a name and the program that runs in it.
 type Image struct {
-	// Name is what a pod calls it, with a tag.
+	// Name is the name of the image in pods, with a tag.
 	Name string
 	Tree FileTree
 	// Entrypoint is the program; User is UID:GID, root if empty.
@@ -159,7 +159,7 @@ func (i Image) WriteFile(file string) error {
 }
 
 func (i Image) buildImage() (v1.Image, error) {
-	// An image never leaves this machine, so the time to make it matters and its size does not.
+	// An image never leaves this machine, so its build time matters and its size does not.
 	layer, err := tarball.LayerFromOpener(i.Tree.openTar, tarball.WithCompressionLevel(gzip.NoCompression))
 	if err != nil {
 		return nil, err
@@ -194,14 +194,14 @@ const (
 	nobodyUser = 65532
 )
 
-// NewPause makes the image of the static program pause.
+// NewPause builds the image of the static program pause.
 func NewPause(program string) Image {
 	t := FileTree{}
 	t.CopyFile("pause", program)
 	return Image{Name: Pause, Tree: t, Entrypoint: []string{"/pause"}}
 }
 
-// NewTorpor makes the image of the static program torpor, at the same place as in the image of a release.
+// NewTorpor builds the image of the static program torpor, at the same path as in the image of a release.
 func NewTorpor(program string) Image {
 	t := FileTree{}
 	t.CopyFile("torpor", program)
@@ -209,22 +209,22 @@ func NewTorpor(program string) Image {
 	return Image{Name: Torpor, Tree: t, Entrypoint: []string{"/torpor"}, User: userAndGroup(nobodyUser)}
 }
 
-// NewWebapp makes the image of the static program webapp.
+// NewWebapp builds the image of the static program webapp.
 func NewWebapp(program string) Image {
 	t := FileTree{}
 	t.CopyFile("webapp", program)
 	return Image{Name: Webapp, Tree: t, Entrypoint: []string{"/webapp"}, User: userAndGroup(nobodyUser)}
 }
 
-// NewBusybox makes the image of a static busybox.
+// NewBusybox builds the image of a static busybox.
 func NewBusybox(program string) Image {
 	return Image{Name: Busybox, Tree: newBaseTree(program), Entrypoint: []string{"/bin/sh"}}
 }
 
-// NewMySQL makes the image of the server that was fetched into the folder server.
+// NewMySQL builds the image of the server in the folder server.
 func NewMySQL(server, busybox string) (Image, error) {
 	t := newBaseTree(busybox)
-	// The dynamic linker is asked for by its path below /lib64, as on every usr-merged Debian.
+	// Programs name the dynamic linker by its path below /lib64, as on every usr-merged Debian.
 	for name, target := range map[string]string{"lib": "usr/lib", "lib64": "usr/lib64"} {
 		t.AddLink(name, target)
 	}
@@ -245,7 +245,7 @@ func NewMySQL(server, busybox string) (Image, error) {
 	return Image{Name: MySQL, Tree: t, Entrypoint: []string{"mysqld"}, User: userAndGroup(mysqlUser)}, nil
 }
 
-// newBaseTree is a usr-merged tree with a shell, users and places to write to.
+// newBaseTree returns a usr-merged tree with a shell, users and writable folders.
 func newBaseTree(busybox string) FileTree {
 	t := FileTree{}
 	t.CopyFile("usr/bin/busybox", busybox)
@@ -276,8 +276,8 @@ func busyboxApplets() []string {
 	}
 }
 
-// CopyPrograms takes programs and plugins of a usr-merged tree to the same places, with the dynamic linker and the
-// libraries that they need where the linker looks by itself, so that no search path has to be set.
+// CopyPrograms copies programs and plugins of a usr-merged tree to the same paths, with the dynamic linker and their
+// libraries in the linker's default path, so that no search path has to be set.
 func (t FileTree) CopyPrograms(root string, names ...string) error {
 	folders, err := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu"))
 	if err != nil || len(folders) != 1 {
@@ -301,7 +301,7 @@ func (t FileTree) CopyPrograms(root string, names ...string) error {
 			name := filepath.Join("usr/lib", filepath.Base(folders[0]), library)
 			source := filepath.Join(folders[0], library)
 			if _, err := os.Stat(source); t[name].source != "" || err != nil && strings.HasPrefix(library, "ld-") {
-				continue // It is there, or it is the dynamic linker, which lives in its own folder.
+				continue // It exists already, or it is the dynamic linker, which has its own folder.
 			} else if err != nil {
 				return fmt.Errorf("find a library that an image needs: %w", err)
 			}

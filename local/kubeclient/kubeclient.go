@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubeclient makes clients of the control planes on this machine, and approves certificates with them.
+// Package kubeclient creates clients of the control planes on this machine, and approves certificates with them.
 package kubeclient
 
 import (
@@ -14,13 +14,13 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// NewClient makes a client for a kubeconfig.
+// NewClient returns a client for a kubeconfig.
 func NewClient(kubeconfig string) (kubernetes.Interface, error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	cfg.QPS = -1 // The default of 5 requests a second would make most of the time that a start takes.
+	cfg.QPS = -1 // The default of 5 requests a second would take most of the time of a start.
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)

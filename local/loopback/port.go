@@ -11,19 +11,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
-// Ports that are reserved lie below those from which Linux takes the ports of outgoing connections (32768 and more by default,
-// net.ipv4.ip_local_port_range), so that no connection can be on one when its server begins to listen, or begins again.
+// Reserved ports lie below the range from which Linux takes the ports of outgoing connections (32768 and above by
+// default, net.ipv4.ip_local_port_range), so that no connection can use one when its server begins to listen, or
+// begins again.
 const (
 	firstReserved = 20_000
 	lastReserved  = 32_767
 )
 
-// reservations is the address on which the holder of a reserved port listens, beside the one that the port is for: the kernel
-// ends a reservation with its process.
+// reservations is the address on which the holder of a reserved port listens, in addition to the port's own address:
+// the kernel ends a reservation with its process.
 const reservations = "127.127.127.127"
 
-// ReservePort finds a port on which nothing listens at the host, an IP address of this machine, for a program that cannot
-// report which port it took. Nobody else who asks gets the same port before ctx ends.
+// ReservePort finds a port on which nothing listens at the host, an IP address of this machine, for a program that
+// cannot report which port it took. No other caller gets the same port before ctx ends.
 func ReservePort(ctx context.Context, host string) (int, error) {
 	count := lastReserved - firstReserved + 1
 	start := rand.Intn(count)

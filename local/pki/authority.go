@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes the keys, certificates and kubeconfigs of one local control plane.
-// Everything lives in one folder and is made once: a second start finds and keeps it.
+// Package pki creates the keys, certificates and kubeconfigs of one local control plane. Everything is in one folder
+// and is created once: a second start finds and keeps it.
 package pki
 
 import (
@@ -26,26 +26,26 @@ import (
 
 const (
 	lifetime = 10 * 365 * 24 * time.Hour
-	// clockSkew makes a new certificate valid at once for a clock that is a little behind.
+	// clockSkew makes a new certificate valid immediately for a clock that is a little behind.
 	clockSkew = time.Minute
 )
 
-// CertificateAuthority is a certificate authority whose files (ca.crt, ca.key) live in Dir.
+// CertificateAuthority is a certificate authority whose files (ca.crt, ca.key) are in Dir.
 type CertificateAuthority struct {
 	Dir  string
 	cert *x509.Certificate
 	key  crypto.Signer
 }
 
-// CertificateSubject is whom a certificate is for: its common name, its organizations (groups) and,
-// for servers, the host names and IP addresses it answers to.
+// CertificateSubject is the subject of a certificate: its common name, its organizations (groups) and, for servers,
+// the host names and IP addresses.
 type CertificateSubject struct {
 	Name   string
 	Groups []string
 	Hosts  []string
 }
 
-// OpenAuthority loads the authority in dir, or makes a new one.
+// OpenAuthority loads the authority in dir, or creates a new one.
 func OpenAuthority(dir string) (*CertificateAuthority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make pki folder: %w", err)
@@ -62,16 +62,16 @@ func OpenAuthority(dir string) (*CertificateAuthority, error) {
 	}
 	certs, err := certutil.CertsFromFile(a.FilePath("ca.crt"))
 	if err != nil {
-		return nil, fmt.Errorf("read the authority: %w; remove the folder to start anew", err)
+		return nil, fmt.Errorf("read the authority: %w; remove the folder to start again", err)
 	}
 	a.cert = certs[0]
 	return a, nil
 }
 
-// FilePath is where the named file of this authority lives.
+// FilePath returns the path of the named file of this authority.
 func (a *CertificateAuthority) FilePath(name string) string { return filepath.Join(a.Dir, name) }
 
-// LoadOrMakeKey loads the ECDSA P-256 key NAME.key, or makes it.
+// LoadOrMakeKey loads the ECDSA P-256 key NAME.key, or creates it.
 func (a *CertificateAuthority) LoadOrMakeKey(name string) (crypto.Signer, error) {
 	data, _, err := keyutil.LoadOrGenerateKeyFile(a.FilePath(name + ".key"))
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *CertificateAuthority) LoadOrMakeKey(name string) (crypto.Signer, error)
 	}
 	key, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
-		return nil, fmt.Errorf("read key %s: %w; remove the folder to start anew", name, err)
+		return nil, fmt.Errorf("read key %s: %w; remove the folder to start again", name, err)
 	}
 	return key.(crypto.Signer), nil
 }
@@ -146,7 +146,7 @@ func (a *CertificateAuthority) WriteKubeconfig(file, name, server string) error 
 	return a.writeKubeconfig(file, server, auth)
 }
 
-// WriteBootstrapKubeconfig writes a kubeconfig that only carries a bootstrap token, as a new kubelet gets it.
+// WriteBootstrapKubeconfig writes a kubeconfig that only contains a bootstrap token, like that of a new kubelet.
 func (a *CertificateAuthority) WriteBootstrapKubeconfig(file, token, server string) error {
 	auth := clientcmdapi.NewAuthInfo()
 	auth.Token = token

@@ -2,8 +2,8 @@
 
 //go:build linux
 
-// Package podcluster is a whole small cluster with real pods on this machine: a control plane, a real node, Services, DNS,
-// volumes, and images made from folders.
+// Package podcluster is a complete small cluster with real pods on this machine: a control plane, a real node,
+// Services, DNS, volumes, and images built from folders.
 package podcluster
 
 import (
@@ -26,20 +26,21 @@ import (
 // NodeName is the name of the cluster's node.
 const NodeName = "n1"
 
-// ReadyFile is in the folder as long as pods can be made.
+// ReadyFile exists in the folder while pods can be created.
 const ReadyFile = "ready"
 
-// Config is what the cluster is started with.
+// Config is the configuration of the cluster.
 type Config struct {
-	// Dir keeps everything that is made, with admin.kubeconfig; what an earlier cluster has left there goes first.
+	// Dir is the folder for all created files, including admin.kubeconfig; files of an earlier cluster are removed
+	// first.
 	Dir string
-	// Parts is the folder that machine.FetchParts has filled; images are kept there as well.
+	// Parts is the folder that machine.FetchParts has filled; images are stored there as well.
 	Parts string
 	// Programs is the folder with local's other names, coredns, pause, webapp and torpor.
 	Programs string
 	// MySQL is the folder that debian.FetchMySQL has filled.
 	MySQL string
-	// Out gets the progress.
+	// Out receives the progress.
 	Out io.Writer
 }
 
@@ -47,14 +48,14 @@ func (c Config) path(elem ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elem...)...)
 }
 
-// KubeconfigPath is the file that lets a client in as cluster admin.
+// KubeconfigPath returns the path of a cluster admin's kubeconfig.
 func (c Config) KubeconfigPath() string { return c.path("admin.kubeconfig") }
 
 func (c Config) controlPlaneConfig() controlplane.Config {
 	return controlplane.Config{Dir: c.path("control-plane"), Address: realnode.HostAddress}
 }
 
-// withAbsolutePaths makes the paths absolute, since the parts of the node run elsewhere.
+// withAbsolutePaths makes the paths absolute, because the parts of the node run in other folders.
 func (c Config) withAbsolutePaths() (Config, error) {
 	for _, path := range []*string{&c.Dir, &c.Parts, &c.Programs, &c.MySQL} {
 		absolute, err := filepath.Abs(*path)
@@ -81,11 +82,11 @@ func (c Config) clearFolder() error {
 	return nil
 }
 
-// stopLimit is above what the components of a control plane take together.
+// stopLimit is above the total stop time of the components of a control plane.
 const stopLimit = 3 * time.Minute
 
-// RunCluster runs the cluster until ctx ends, and then leaves nothing on the machine but the files in the folder. The file
-// ready is there as long as pods can be made.
+// RunCluster runs the cluster until ctx ends, and then leaves nothing on the machine except the files in the folder.
+// The file ready exists while pods can be created.
 func RunCluster(ctx context.Context, c Config) error {
 	c, err := c.withAbsolutePaths()
 	if err != nil {
@@ -126,7 +127,7 @@ func (c Config) runParts(ctx context.Context) error {
 		err = c.serveVolumes(ctx, control, node)
 		_ = os.Remove(c.path(ReadyFile))
 	}
-	// The node goes first: its parts would only complain of a control plane that has gone.
+	// The node stops first: its parts would only log errors without a control plane.
 	return errors.Join(err, node.Stop(stopLimit), control.Stop(stopLimit))
 }
 
@@ -145,13 +146,13 @@ func (c Config) serveVolumes(ctx context.Context, components ...*component.Compo
 	if err := v.createStorageClass(ctx); err != nil {
 		return err
 	}
-	// Only now: a user that sees the ready file may make pods with volumes at once.
+	// Only now: a user that sees the ready file may create pods with volumes at once.
 	kubeconfig, err := os.ReadFile(c.controlPlaneConfig().AdminKubeconfig())
 	if err == nil {
 		err = errors.Join(os.WriteFile(c.KubeconfigPath(), kubeconfig, 0o600), os.WriteFile(c.path(ReadyFile), nil, 0o600))
 	}
 	if err != nil {
-		return fmt.Errorf("tell that the cluster is ready: %w", err)
+		return fmt.Errorf("report that the cluster is ready: %w", err)
 	}
 	c.printLine("ready: %s", c.KubeconfigPath())
 	ctx, cancel := context.WithCancel(ctx)
@@ -186,7 +187,7 @@ func (c Config) makeImages() ([]string, error) {
 	return append(files, mysql), err
 }
 
-// mysqlImage is the only one that takes its time, so that it is kept until this program is built anew.
+// mysqlImage is the only image that takes time, so that it is kept until this program is rebuilt.
 func (c Config) mysqlImage(busybox string) (string, error) {
 	file := c.imageFile(images.MySQL)
 	if isNewerThanProgram(file) {
@@ -208,7 +209,7 @@ func (c Config) writeImage(image images.Image) (string, error) {
 	return file, nil
 }
 
-// imageFile is named by what is before the tag.
+// imageFile returns the file of an image, named without the tag.
 func (c Config) imageFile(name string) string {
 	base := filepath.Base(name)
 	return filepath.Join(c.Parts, "images", fmt.Sprintf("%s.tar", base))
@@ -219,7 +220,7 @@ func fileExists(file string) bool {
 	return err == nil
 }
 
-// isNewerThanProgram reports whether a file is there and was written after this program was built.
+// isNewerThanProgram reports whether a file exists and was written after this program was built.
 func isNewerThanProgram(file string) bool {
 	program, err := os.Executable()
 	if err != nil {

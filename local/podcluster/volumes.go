@@ -27,9 +27,9 @@ const (
 	provisioner    = "localhost/folders"
 	volumesPeriod  = 200 * time.Millisecond
 	volumesTimeout = 10 * time.Second
-	// selectedNode is the annotation by which the scheduler asks a provisioner for the volume of a claim.
+	// selectedNode is the annotation by which the scheduler requests the volume of a claim from a provisioner.
 	selectedNode = "volume.kubernetes.io/selected-node"
-	// provisionedBy names the provisioner that made a volume and has to delete it.
+	// provisionedBy names the provisioner that created a volume and has to delete it.
 	provisionedBy = "pv.kubernetes.io/provisioned-by"
 )
 
@@ -53,7 +53,7 @@ func (v volumeProvisioner) createStorageClass(ctx context.Context) error {
 	return nil
 }
 
-// runPasses repeats until ctx ends; what failed is printed once and tried again.
+// runPasses repeats until ctx ends; an error is printed once and retried.
 func (v volumeProvisioner) runPasses(ctx context.Context, out io.Writer) {
 	tick := time.NewTicker(volumesPeriod)
 	defer tick.Stop()

@@ -33,11 +33,11 @@ const (
 	socket       = "/run/containerd.sock"
 )
 
-// privateFolders are the folders that the node has for itself, empty at each boot.
+// privateFolders returns the folders that are private to the node, empty at each boot.
 func privateFolders() []string { return []string{"/run", "/var/lib", "/var/log"} }
 
-// BootNode is the first process of the node, in its new namespaces. It returns when a part of the node has ended.
-// Each step is a line to out.
+// BootNode is the first process of the node, in its new namespaces. It returns when a part of the node has ended. It
+// writes a line per step to out.
 func BootNode(ctx context.Context, settings string, out io.Writer) error {
 	var c Config
 	if err := json.Unmarshal([]byte(settings), &c); err != nil {
@@ -92,11 +92,13 @@ func (c Config) startContainerd(ctx context.Context, init *initProcess, out io.W
 	return nil
 }
 
-// mountFolders hides the folders in which the node's parts write beside their own, so that none of it reaches the machine.
+// mountFolders mounts private folders over those in which the node's parts write, so that the machine is not
+// affected.
 func (c Config) mountFolders() error {
 	errs := []error{
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""), // The kubelet wants shared mounts; the namespace keeps them from the machine.
+		// The kubelet needs shared mounts; the namespace keeps them from the machine.
+		unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""),
 		unix.Mount("proc", "/proc", "proc", 0, ""),
 	}
 	for _, folder := range privateFolders() {
@@ -111,8 +113,8 @@ func (c Config) mountFolders() error {
 	return nil
 }
 
-// shadowKernelSettings puts files over the kernel settings that a kubelet wants and that would hold for the whole machine:
-// it reads what it wants and changes nothing.
+// shadowKernelSettings mounts files over the kernel settings that a kubelet sets and that would apply to the whole
+// machine: the kubelet reads the wanted values and changes nothing.
 func shadowKernelSettings() error {
 	for name, value := range map[string]string{
 		"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
@@ -154,7 +156,7 @@ func setUpNetwork(ctx context.Context) error {
 	if err := addRoute(eth0, "0.0.0.0/0", HostAddress); err != nil {
 		return err
 	}
-	// Packets from pod to pod of a Service go through the rules as well, or the answers would come from elsewhere.
+	// Packets between pods of a Service pass the rules as well; otherwise answers would come from another address.
 	for _, name := range []string{"net/ipv4/ip_forward", "net/bridge/bridge-nf-call-iptables"} {
 		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte("1\n"), 0o644); err != nil {
 			return fmt.Errorf("set the kernel setting %s: %w", name, err)
@@ -163,8 +165,8 @@ func setUpNetwork(ctx context.Context) error {
 	return nil
 }
 
-// initProcess starts the node's parts and reaps every process whose parent has gone, as the first process of a
-// machine has to. So it waits for all processes in one place, and os/exec cannot be used to wait.
+// initProcess starts the node's parts and reaps every orphan, as the first process of a machine must. Therefore it
+// waits for all processes in one place, and cannot use os/exec for that.
 type initProcess struct {
 	environment []string
 	endedParts  chan error
@@ -180,11 +182,11 @@ func newInit(environment []string) *initProcess {
 	return i
 }
 
-// setPath lets this process find the programs that it starts where they find each other.
+// setPath sets the PATH of this process to that of the parts.
 func (i *initProcess) setPath() {
 	for _, variable := range i.environment {
 		if len(variable) > 5 && variable[:5] == "PATH=" {
-			_ = os.Setenv("PATH", variable[5:]) // It only fails for a name that is none.
+			_ = os.Setenv("PATH", variable[5:]) // It only fails for an invalid name.
 		}
 	}
 }
@@ -193,7 +195,7 @@ func (i *initProcess) startPart(name, log string, argv ...string) error {
 	return i.forkProcess(log, argv, func(status syscall.WaitStatus) {
 		select {
 		case i.endedParts <- fmt.Errorf("%s ended by itself: %w; its log is %s", name, describeStatus(status), log):
-		default: // The first that ends is the one to report.
+		default: // Only the first part that ends is reported.
 		}
 	})
 }
@@ -231,7 +233,7 @@ func (i *initProcess) forkProcess(log string, argv []string, ended func(syscall.
 	defer func() { _ = null.Close() }()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	// The lock is held until the process is known here: it may end, and be reaped, at once.
+	// The lock is held until the process is registered here: it may end, and be reaped, at once.
 	pid, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{
 		Env: append(os.Environ(), i.environment...), Files: []uintptr{null.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -246,7 +248,7 @@ func (i *initProcess) forkProcess(log string, argv []string, ended func(syscall.
 	return nil
 }
 
-// reapChildren waits for children, own and inherited, as long as there are any.
+// reapChildren waits for children, own and inherited, while there are any.
 func (i *initProcess) reapChildren() {
 	for {
 		var status syscall.WaitStatus
@@ -256,7 +258,7 @@ func (i *initProcess) reapChildren() {
 		}
 		i.mu.Lock()
 		if err != nil && len(i.onEnd) == 0 {
-			// There are no children any more; the next fork starts to reap again.
+			// No children are left; the next fork starts reaping again.
 			i.reaping = false
 			i.mu.Unlock()
 			return
@@ -270,7 +272,7 @@ func (i *initProcess) reapChildren() {
 	}
 }
 
-// endedPart is the error of a part that has ended; nil if all run.
+// endedPart returns the error of a part that has ended; nil if all parts run.
 func (i *initProcess) endedPart() error {
 	select {
 	case err := <-i.endedParts:
@@ -324,8 +326,8 @@ func awaitReservation(ctx context.Context, name string) (release func(), err err
 	return release, err
 }
 
-// ConnectBridge makes the bridge with the host's address, on which a control plane serves for the node and its pods.
-// What it returns removes the bridge, and with it the routes to the node.
+// ConnectBridge creates the bridge with the host's address, on which a control plane serves the node and its pods.
+// The returned function removes the bridge, and with it the routes to the node.
 func ConnectBridge(ctx context.Context) (func() error, error) {
 	release, err := awaitReservation(ctx, "bridge")
 	if err != nil {
@@ -341,7 +343,8 @@ func ConnectBridge(ctx context.Context) (func() error, error) {
 	return end, nil
 }
 
-// RemoveLeftovers removes what a killed process has left: all else has gone with it. It refuses while a node or its bridge is used.
+// RemoveLeftovers removes the leftovers of a killed process that the kernel has not removed. It refuses while a node
+// or its bridge is in use.
 func RemoveLeftovers(ctx context.Context) error {
 	for _, name := range []string{"bridge", "node"} {
 		release, err := awaitReservation(ctx, name)
@@ -388,7 +391,7 @@ func removeLinks() error {
 	return nil
 }
 
-// hasRouteInto reports whether the machine has a route into the network already, apart from its default route.
+// hasRouteInto reports whether the machine already has a route into the network, apart from its default route.
 func hasRouteInto(network string) bool {
 	ip, wanted, err := net.ParseCIDR(network)
 	if err != nil {
@@ -418,7 +421,7 @@ func plugCable(pid int) error {
 		return fmt.Errorf("find bridge %s: %w", Bridge, err)
 	}
 	if old, err := netlink.LinkByName(hostLink); err == nil {
-		_ = netlink.LinkDel(old) // What stays makes the next line fail.
+		_ = netlink.LinkDel(old) // If the link remains, the next line fails.
 	}
 	attrs := netlink.LinkAttrs{Name: hostLink, MasterIndex: bridge.Attrs().Index}
 	veth := &netlink.Veth{LinkAttrs: attrs, PeerName: nodeLink, PeerNamespace: netlink.NsPid(pid)}
@@ -475,7 +478,7 @@ func hasCgroupsV1() bool {
 	return err != nil
 }
 
-// findCgroupHierarchies are where a container has to have a group.
+// findCgroupHierarchies returns the hierarchies in which a container needs a group.
 func findCgroupHierarchies() ([]string, error) {
 	if !hasCgroupsV1() {
 		return []string{cgroups}, nil
@@ -492,7 +495,7 @@ func findCgroupHierarchies() ([]string, error) {
 	return found, nil
 }
 
-// makeCgroups makes the node's groups anew; what a killed node has left goes first.
+// makeCgroups creates the node's groups; those of a killed node are removed first.
 func (c Config) makeCgroups(ctx context.Context) error {
 	if err := removeCgroups(ctx, c.cgroupRoot()); err != nil {
 		return err
@@ -522,7 +525,8 @@ func (c Config) makeCgroups(ctx context.Context) error {
 	return nil
 }
 
-// removeCgroups waits until the kernel has reaped what was in them. The parts make some beside those of makeCgroups.
+// removeCgroups waits until the kernel has reaped the processes in the groups. The parts create some groups in
+// addition to those of makeCgroups.
 func removeCgroups(ctx context.Context, name string) error {
 	var roots []string
 	for _, pattern := range []string{filepath.Join(cgroups, name), filepath.Join(cgroups, "*", name)} {

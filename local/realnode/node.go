@@ -2,9 +2,9 @@
 
 //go:build linux
 
-// Package realnode runs a real node: containerd, the kubelet, kube-proxy and CoreDNS, in process, mount and network
-// namespaces of their own. When the first process in them ends, however it ends, the kernel ends everything else:
-// containers, mounts, bridges and rules. So the machine around it is left as it was.
+// Package realnode runs a real node: containerd, the kubelet, kube-proxy and CoreDNS, in separate process, mount and
+// network namespaces. When the first process in them ends, in whatever way, the kernel ends everything else:
+// containers, mounts, bridges and rules. So the machine around it stays unchanged.
 package realnode
 
 import (
@@ -36,7 +36,7 @@ import (
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
-// The networks of the one node that a machine can run. The host's end of the cable is the bridge.
+// The networks of the one node that a machine can run. The host's end of the virtual cable is the bridge.
 const (
 	Bridge        = "torpor0"
 	HostAddress   = "10.250.0.1"
@@ -47,11 +47,12 @@ const (
 	clusterDomain = "cluster.local"
 )
 
-// Config is what a real node is started with.
+// Config is the configuration of a real node.
 type Config struct {
 	// Name of the Node object.
 	Name string
-	// Dir keeps containers, volumes, logs and certificates; an existing one is continued, as a disk is after a boot.
+	// Dir contains containers, volumes, logs and certificates; an existing folder is reused, like a disk after a
+	// boot.
 	Dir string
 	// ControlPlane is the folder of a control plane that serves on HostAddress.
 	ControlPlane string
@@ -100,12 +101,12 @@ func (c Config) programPath(name string) string { return filepath.Join(c.Program
 
 func (c Config) adminKubeconfig() string { return filepath.Join(c.ControlPlane, "admin.kubeconfig") }
 
-// partPath finds a folder of the fetched packages in both places where Debian 12 has it.
+// partPath finds a folder of the fetched packages at either of the two paths that Debian 12 uses.
 func (c Config) partPath(name string) string {
 	return filepath.Join(c.Parts, "usr", name) + ":" + filepath.Join(c.Parts, name)
 }
 
-// partsEnvironment lets programs of the fetched packages find each other and their libraries.
+// partsEnvironment sets the paths by which programs of the fetched packages find each other and their libraries.
 func (c Config) partsEnvironment() []string {
 	return []string{
 		"PATH=" + strings.Join([]string{filepath.Join(c.Parts, "names"), c.partPath("sbin"), c.partPath("bin"), os.Getenv("PATH")}, ":"),
@@ -118,11 +119,11 @@ func (c Config) partsEnvironment() []string {
 const (
 	readyTimeout = 2 * time.Minute
 	pollInterval = 50 * time.Millisecond
-	// BootCommand is how the program calls itself for the first process of the node.
+	// BootCommand is the name by which the program calls itself for the first process of the node.
 	BootCommand = "boot-node"
 )
 
-// RunNode runs the node on the bridge that ConnectBridge has made, until ctx ends. It calls ready once the node is Ready.
+// RunNode runs the node on the bridge of ConnectBridge until ctx ends. It calls ready once the node is Ready.
 // Progress goes to out.
 func RunNode(ctx context.Context, c Config, out io.Writer, ready func()) error {
 	if err := c.validate(); err != nil {
@@ -155,9 +156,10 @@ func RunNode(ctx context.Context, c Config, out io.Writer, ready func()) error {
 	return errors.Join(err, removeCgroups(context.WithoutCancel(ctx), c.cgroupRoot()))
 }
 
-// runInNamespaces starts the first process of the node and returns when it has ended, and with it everything in its namespaces.
+// runInNamespaces starts the first process of the node and returns when it has ended, and with it everything in its
+// namespaces.
 func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
-	// The kernel ends the node with the thread that has started it: this thread must live as long as the process does.
+	// The kernel ends the node with the thread that has started it: this thread must live as long as the process.
 	runtime.LockOSThread()
 	program, err := os.Executable()
 	if err != nil {
@@ -196,7 +198,7 @@ func (c Config) runInNamespaces(ctx context.Context, out io.Writer) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return fmt.Errorf("expected the node to run until it is told to stop, it ended (%w); its logs are in %s", err, c.Dir)
+	return fmt.Errorf("expected the node to run until interrupted, it ended (%w); its logs are in %s", err, c.Dir)
 }
 
 // awaitReady waits for a heartbeat of this boot: a Node object from before a power cut is still Ready.
@@ -248,7 +250,7 @@ func (c Config) writeSettings() error {
 	return nil
 }
 
-// issueCertificates issues the node's certificate and its kubeconfig, as the tool that installs a node does.
+// issueCertificates issues the node's certificate and its kubeconfig, as an installer of nodes would.
 func (c Config) issueCertificates() error {
 	authority, err := pki.OpenAuthority(filepath.Join(c.ControlPlane, "pki"))
 	if err != nil {
@@ -288,17 +290,17 @@ func (c Config) settingsReplacer() *strings.Replacer {
 	)
 }
 
-// IsFetched reports whether the folder holds everything that FetchParts puts there.
+// IsFetched reports whether the folder contains everything that FetchParts fetches.
 func IsFetched(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "names", "iptables"))
 	return err == nil
 }
 
-// BusyboxPath is the static busybox among the parts.
+// BusyboxPath returns the path of the static busybox among the parts.
 func BusyboxPath(dir string) string { return filepath.Join(dir, "bin", "busybox") }
 
-// FetchParts puts containerd and what it works with into dir, out of the machine's own Debian suite; nothing is installed.
-// It does nothing when they are there already. Progress goes to out.
+// FetchParts fetches containerd and the other parts from the machine's own Debian suite into dir; it installs
+// nothing. It does nothing if they exist already. Progress goes to out.
 func FetchParts(ctx context.Context, dir string, out io.Writer) error {
 	if IsFetched(dir) {
 		return nil
@@ -308,7 +310,7 @@ func FetchParts(ctx context.Context, dir string, out io.Writer) error {
 	if err := debian.FetchPackages(ctx, debian.PackageRequest{Packages: packages}, dir); err != nil {
 		return err
 	}
-	// The package makes these names when it is installed.
+	// The package creates these names when it is installed.
 	names := filepath.Join(dir, "names")
 	errs := []error{os.MkdirAll(names, 0o755)}
 	for _, name := range []string{"ip6tables", "ip6tables-save", "ip6tables-restore", "iptables-save", "iptables-restore", "iptables"} {

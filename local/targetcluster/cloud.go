@@ -23,7 +23,7 @@ const (
 	answerLimit = 1 << 20
 )
 
-// cloudClient speaks the few words of the EC2 Query API that making machines takes.
+// cloudClient implements the part of the EC2 Query API that is needed to run machines.
 type cloudClient struct {
 	endpoint, region, accessKey string
 	http                        *http.Client
@@ -46,7 +46,7 @@ func newCloudClient(endpoint, region, accessKey string) *cloudClient {
 	return &cloudClient{endpoint: endpoint, region: region, accessKey: accessKey, http: &http.Client{Timeout: callTimeout}}
 }
 
-// ensureRunning finds the machine by its name, or runs it, and waits until it is running. It returns its address.
+// ensureRunning finds the machine by its name, or launches it, and waits until it is running. It returns its address.
 func (c *cloudClient) ensureRunning(ctx context.Context, m machineSpec) (string, error) {
 	found, err := c.findMachine(ctx, m)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *cloudClient) findMachine(ctx context.Context, m machineSpec) (instances
 func (c *cloudClient) runMachine(ctx context.Context, m machineSpec) error {
 	form := url.Values{
 		"Action": {"RunInstances"}, "ImageId": {"ami-local"}, "InstanceType": {"m5.large"}, "MinCount": {"1"}, "MaxCount": {"1"},
-		// A call that is repeated after a lost answer must find the machine of the first.
+		// A call that is repeated after a lost answer must find the machine of the first call.
 		"ClientToken":                     {m.name},
 		"TagSpecification.1.ResourceType": {"instance"},
 		"TagSpecification.1.Tag.1.Key":    {"Name"}, "TagSpecification.1.Tag.1.Value": {m.name},
@@ -104,7 +104,7 @@ func (c *cloudClient) callAction(ctx context.Context, form url.Values, into any)
 		return fmt.Errorf("%s: %w", action, err)
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	// The simulated cloud looks at the key and the region, not at the signature.
+	// The simulated cloud checks the key and the region, not the signature.
 	req.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s/%s/ec2/aws4_request, SignedHeaders=host, Signature=0",
 		c.accessKey, time.Now().UTC().Format("20060102"), c.region))
 	resp, err := c.http.Do(req)

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package targetcluster makes a target cluster out of machines of the simulated cloud:
-// one control-plane machine and some nodes, and what the hub needs to know of them.
+// Package targetcluster creates a target cluster from machines of the simulated cloud: one control-plane machine and
+// some nodes, and the objects that the hub needs.
 package targetcluster
 
 import (
 	"context"
 	"crypto/rand"
-	_ "embed" // The manifest is a file, as a user's is.
+	_ "embed" // The manifest is a file, as a user's would be.
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
@@ -33,37 +34,37 @@ import (
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
-// Config is what a target cluster is made with.
+// Config is the configuration of a target cluster.
 type Config struct {
 	// Name of the cluster and of its ClusterDeployment.
 	Name string
 	// Namespace of the ClusterDeployment in the hub.
 	Namespace string
-	// Dir keeps the machines' disks: their data, certificates and logs.
+	// Dir contains the machines' disks: their data, certificates and logs.
 	Dir string
-	// HubKubeconfig lets in to the hub.
+	// HubKubeconfig is a kubeconfig of the hub.
 	HubKubeconfig string
 	// Cloud is the endpoint of the simulated cloud.
 	Cloud string
-	// Region and AccessKey are what the cloud expects.
+	// Region and AccessKey are the cloud's.
 	Region, AccessKey string
-	// Nodes is how many hollow nodes the cluster has.
+	// Nodes is the number of hollow nodes.
 	Nodes int
 	// Certificates is how long the nodes' certificates are valid.
 	Certificates time.Duration
 	// Heartbeat of the nodes.
 	Heartbeat time.Duration
-	// HoldFile holds the start of every node for as long as a file of this path exists; empty holds nothing.
+	// HoldFile delays the start of every node while a file of this path exists; empty delays nothing.
 	HoldFile string
 	// Program is the path of this program: the machines run it.
 	Program string
 	// Version is the OpenShift version that the ClusterDeployment claims.
 	Version string
-	// Progress gets each step; nil drops them.
+	// Progress receives each step; nil drops them.
 	Progress func(format string, args ...any)
 }
 
-// CreatedCluster is what was made.
+// CreatedCluster describes a created cluster.
 type CreatedCluster struct {
 	// InfraID tags the machines.
 	InfraID string
@@ -71,13 +72,13 @@ type CreatedCluster struct {
 	Kubeconfig string
 	// Manifest is the file with the ClusterDeployment.
 	Manifest string
-	// Applied is false when the hub does not serve ClusterDeployments yet.
+	// Applied is false if the hub does not serve ClusterDeployments yet.
 	Applied bool
 }
 
 const apiPort = 6443
 
-// InfraID is what the machines are tagged with.
+// InfraID returns the tag of the machines.
 func (c Config) InfraID() string         { return c.Name + "-l0cal" }
 func (c Config) controlPlaneDir() string { return filepath.Join(c.Dir, "control-plane") }
 func (c Config) adminKubeconfig() string {
@@ -114,7 +115,8 @@ const (
 	stepTimeout  = 2 * time.Minute
 )
 
-// CreateCluster makes the cluster and waits until its nodes are ready. A second call with the same folder finds its machines.
+// CreateCluster creates the cluster and waits until its nodes are ready. A second call with the same folder finds its
+// machines.
 func CreateCluster(ctx context.Context, c Config) (CreatedCluster, error) {
 	var err error
 	if err := c.validate(); err != nil {
@@ -185,7 +187,7 @@ func (c Config) awaitControlPlane(ctx context.Context) (kubernetes.Interface, er
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollInterval, stepTimeout, true, func(ctx context.Context) (bool, error) {
 		if client, last = kubeclient.NewClient(c.adminKubeconfig()); last == nil {
-			// The API server answers before the controllers run; the ServiceAccount is the first trace of those.
+			// The API server answers before the controllers run; the ServiceAccount is the first sign of those.
 			_, last = client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		}
 		return last == nil, nil
@@ -196,7 +198,7 @@ func (c Config) awaitControlPlane(ctx context.Context) (kubernetes.Interface, er
 	return client, nil
 }
 
-// allowNodes writes the bootstrap kubeconfig and allows what a cluster's installer allows.
+// allowNodes writes the bootstrap kubeconfig and grants the rights that a cluster's installer grants.
 func (c Config) allowNodes(ctx context.Context, client kubernetes.Interface, server string) error {
 	token, err := ensureBootstrapToken(ctx, client)
 	if err != nil {
@@ -212,8 +214,8 @@ func (c Config) allowNodes(ctx context.Context, client kubernetes.Interface, ser
 	return bindNodeRoles(ctx, client)
 }
 
-// CreateBare makes a cluster of machines that run nothing, with the hub's own API as the cluster's: only its power can be
-// observed. Benchmarks use it to count Torpor's own time, without the boot of a cluster.
+// CreateBare creates a cluster of machines that run nothing, with the hub's own API as the cluster's: only its power
+// can be observed. Benchmarks use it to measure Torpor's own time, without the boot of a cluster.
 func CreateBare(ctx context.Context, c Config, machines int) error {
 	if err := c.validate(); err != nil {
 		return err
@@ -276,8 +278,8 @@ func ensureBootstrapToken(ctx context.Context, client kubernetes.Interface) (str
 	return tokenID + "." + secret, nil
 }
 
-// bindNodeRoles lets nodes ask for certificates and renew their client certificates by themselves.
-// No controller approves a first client certificate, nor the first one after a hibernation that outlived the last.
+// bindNodeRoles allows nodes to request certificates and to have their client certificates renewed. No controller
+// approves a first client certificate, nor the first one after a hibernation that outlived the last.
 func bindNodeRoles(ctx context.Context, client kubernetes.Interface) error {
 	for _, b := range []struct{ name, role, group string }{
 		{"local-node-bootstrapper", "system:node-bootstrapper", "system:bootstrappers"},
@@ -339,8 +341,8 @@ var manifestTemplate string
 
 const fieldOwner = "local-cluster"
 
-// applyToHub writes the Secrets and the ClusterDeployment. It reports false when the hub does not serve that kind;
-// the manifest is written in any case.
+// applyToHub writes the Secrets and the ClusterDeployment. It returns false if the hub does not serve that kind; the
+// manifest is written in any case.
 func (c Config) applyToHub(ctx context.Context) (bool, error) {
 	deployment, err := c.BuildClusterDeployment()
 	if err != nil {
@@ -377,7 +379,7 @@ func (c Config) applyToHub(ctx context.Context) (bool, error) {
 		}
 	}
 	err = applyObject(ctx, hub, deployment.GroupVersionKind().GroupVersion().WithResource("clusterdeployments"), deployment)
-	// The CRD is not installed yet: the manifest is applied when it is.
+	// The CRD is not installed yet: the manifest can be applied later.
 	if k8serrors.IsNotFound(err) {
 		return false, nil
 	}
@@ -385,14 +387,21 @@ func (c Config) applyToHub(ctx context.Context) (bool, error) {
 }
 
 func applyObject(ctx context.Context, hub dynamic.Interface, kind schema.GroupVersionResource, u *unstructured.Unstructured) error {
-	_, err := hub.Resource(kind).Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, metav1.ApplyOptions{FieldManager: fieldOwner, Force: true})
+	// An API server has the schema of a new CRD only some seconds after it serves the kind.
+	const schemaLimit, schemaRetry = 30 * time.Second, 200 * time.Millisecond
+	var err error
+	_ = wait.PollUntilContextTimeout(ctx, schemaRetry, schemaLimit, true, func(ctx context.Context) (bool, error) {
+		options := metav1.ApplyOptions{FieldManager: fieldOwner, Force: true}
+		_, err = hub.Resource(kind).Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, options)
+		return err == nil || !strings.Contains(err.Error(), "There can be a delay between when CustomResourceDefinitions are created"), nil
+	}) // The last answer counts.
 	if err != nil {
 		return fmt.Errorf("apply %s %s: %w", kind.Resource, u.GetName(), err)
 	}
 	return nil
 }
 
-// BuildSecret returns a Secret beside the ClusterDeployment.
+// BuildSecret returns a Secret that belongs to the ClusterDeployment.
 func (c Config) BuildSecret(name string, values map[string]any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret",
@@ -401,7 +410,7 @@ func (c Config) BuildSecret(name string, values map[string]any) *unstructured.Un
 	}}
 }
 
-// BuildClusterDeployment fills the manifest that a user would write.
+// BuildClusterDeployment fills in the manifest that a user would write.
 func (c Config) BuildClusterDeployment() (*unstructured.Unstructured, error) {
 	values := map[string]string{"name": c.Name, "namespace": c.Namespace, "region": c.Region, "version": c.Version, "infraID": c.InfraID()}
 	u := &unstructured.Unstructured{}

@@ -21,15 +21,15 @@ import (
 
 // Request is one decoded call.
 type Request struct {
-	// Action is the name of the call, as StopInstances.
+	// Action is the name of the call, such as StopInstances.
 	Action string
 	form   url.Values
 }
 
-// Tag is a tag as a request names it.
+// Tag is a tag as named in a request.
 type Tag struct {
 	Key, Value string
-	// HasValue distinguishes an empty value from none.
+	// HasValue distinguishes an empty value from an absent one.
 	HasValue bool
 }
 
@@ -71,7 +71,7 @@ func (q Request) ParseNumber(name string) (int, bool, error) {
 	return number, true, nil
 }
 
-// ParseFlag returns a true or false; one that is missing is false. The error is an *Error.
+// ParseFlag returns a boolean; a missing one is false. The error is an *Error.
 func (q Request) ParseFlag(name string) (bool, error) {
 	switch text := q.StringParameter(name); strings.ToLower(text) {
 	case "", "false":
@@ -105,7 +105,7 @@ func (q Request) ListTags(prefix string) []Tag {
 	return tags
 }
 
-// ListTagSpecifications returns what TagSpecification.1 … hold.
+// ListTagSpecifications returns TagSpecification.1 ….
 func (q Request) ListTagSpecifications() []TagSpecification {
 	var specifications []TagSpecification
 	for _, item := range q.itemNames("TagSpecification") {
@@ -127,7 +127,7 @@ func (q Request) ParseFilters() ([]Filter, error) {
 	return filters, nil
 }
 
-// HashParameters is the same for two requests with the same parameters, leaving out the named ones.
+// HashParameters returns the same value for two requests with the same parameters, except the named ones.
 func (q Request) HashParameters(except ...string) string {
 	form := url.Values{}
 	for name, values := range q.form {
@@ -160,7 +160,7 @@ func (q Request) itemNames(prefix string) []string {
 	return items
 }
 
-// Set is EC2's list: <item> elements inside a named one, which is there even when it is empty.
+// Set is EC2's list: <item> elements inside a named element, which exists even if it is empty.
 type Set[T any] struct {
 	Items []T `xml:"item"`
 }
@@ -168,7 +168,7 @@ type Set[T any] struct {
 // NewSet returns the set of the items.
 func NewSet[T any](items []T) Set[T] { return Set[T]{Items: items} }
 
-// Reservation is what one RunInstances created.
+// Reservation contains the instances of one RunInstances call.
 type Reservation struct {
 	ReservationID string        `xml:"reservationId"`
 	OwnerID       string        `xml:"ownerId"`
@@ -309,7 +309,7 @@ func writeXML(w http.ResponseWriter, status int, requestID string, answer any, r
 	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
 	w.Header().Set("X-Amzn-Requestid", requestID)
 	w.WriteHeader(status)
-	// A client that has left needs no answer.
+	// A client that has disconnected needs no answer.
 	_, _ = w.Write(text.Bytes())
 }
 
@@ -319,7 +319,7 @@ func newRequestID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// The codes of EC2 the cloud answers by itself.
+// The error codes of EC2 that the cloud uses.
 const (
 	AuthFailure                         = "AuthFailure"
 	DryRunOperation                     = "DryRunOperation"
@@ -349,10 +349,10 @@ const (
 	ClientInternalError                 = "Client.InternalError"
 )
 
-// Error is an error as EC2 answers it.
+// Error is an error in EC2's format.
 type Error struct {
 	Code, Message string
-	// Status is the HTTP status; 0 means the usual one of the code.
+	// Status is the HTTP status; 0 means the usual one for the code.
 	Status int
 }
 
@@ -381,7 +381,7 @@ func (e *Error) httpStatus() int {
 	}
 }
 
-// WriteError answers with an error; one that is not an *Error becomes an InternalError.
+// WriteError writes an error; an error that is not an *Error becomes an InternalError.
 func WriteError(w http.ResponseWriter, err error) {
 	known, ok := errors.AsType[*Error](err)
 	if !ok {

@@ -84,7 +84,7 @@ func TestAnswersHaveTheShapeOfEC2(t *testing.T) {
 			func(w http.ResponseWriter) { WriteError(w, NewErrorf(AuthFailure, "no %s", "way")) },
 			`<Response><Errors><Error><Code>AuthFailure</Code><Message>no way</Message></Error></Errors><RequestID>ID</RequestID></Response>`, 403,
 		},
-		"an error nobody foresaw": {
+		"an unexpected error": {
 			func(w http.ResponseWriter) { WriteError(w, errors.New("disk full")) },
 			`<Response><Errors><Error><Code>InternalError</Code><Message>disk full</Message></Error></Errors><RequestID>ID</RequestID></Response>`, 500,
 		},

@@ -4,7 +4,7 @@ package process
 
 import "syscall"
 
-// groupAttributes gives the child its own process group, and lets the kernel kill it when the cloud dies.
+// groupAttributes gives the child a separate process group, and makes the kernel kill it when the cloud dies.
 func groupAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -6,7 +6,7 @@ package process
 
 import "syscall"
 
-// groupAttributes gives the child its own process group. Only Linux can tie its life to the cloud's.
+// groupAttributes gives the child a separate process group. Only Linux can tie its life to the cloud's.
 func groupAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

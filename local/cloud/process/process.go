@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package process runs the commands that stand for the machines of the simulated cloud.
+// Package process runs the commands that represent the machines of the simulated cloud.
 //
-// Each command leads its own process group, so that a machine is ended with everything it started. A process is
-// remembered over a crash of the cloud by its Identity: pid and start time, so that a reused pid is never killed.
+// Each command leads its own process group, so that a machine ends with everything it has started. An Identity, pid
+// and start time, identifies a process after a crash of the cloud, so that a reused pid is never killed.
 package process
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// MarkerName is the environment variable that marks a process, and all it starts, as those of one machine.
+// MarkerName is the environment variable that marks a process, and all its children, as those of one machine.
 const MarkerName = "TORPOR_CLOUD_INSTANCE"
 
-// Command is what to run.
+// Command is a command to run.
 type Command struct {
 	// Argv is the program and its arguments; it is never empty.
 	Argv []string
@@ -58,23 +58,23 @@ func (s *Starter) Start(c Command) (*Process, error) {
 		defer func() { _ = log.Close() }()
 		cmd.Stdout, cmd.Stderr = log, log
 	}
-	// The kernel kills a child with the thread that started it, so that thread must live on.
+	// The kernel kills a child when the thread that started it ends, so that thread must live on.
 	if err := s.runOnThread(cmd.Start); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Argv[0], err)
 	}
 	p := &Process{identity: readIdentity(cmd.Process.Pid), exited: make(chan struct{})}
 	go func() {
 		defer close(p.exited)
-		// How a machine ended does not matter: that it ended is all the cloud shows.
+		// The exit status does not matter: the cloud only shows that the machine has ended.
 		_ = cmd.Wait()
 	}()
 	return p, nil
 }
 
-// Identity names the process for a later life of the cloud.
+// Identity identifies the process for a later process of the cloud.
 func (p *Process) Identity() Identity { return p.identity }
 
-// Exited is closed when the command itself has ended and is reaped; what it started may still run.
+// Exited is closed when the command itself has ended and is reaped; its children may still run.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Terminate asks the whole process group to end.
@@ -83,7 +83,7 @@ func (p *Process) Terminate() { _ = p.signalGroup(syscall.SIGTERM) }
 // Kill ends the whole process group without asking.
 func (p *Process) Kill() { _ = p.signalGroup(syscall.SIGKILL) }
 
-// IsGone reports whether the command is reaped and nothing of its process group runs any more.
+// IsGone reports whether the command is reaped and its whole process group has ended.
 func (p *Process) IsGone() bool {
 	if !p.hasExited() {
 		return false
@@ -105,15 +105,15 @@ func (p *Process) hasExited() bool {
 }
 
 func (p *Process) signalGroup(sig syscall.Signal) error {
-	// Once the leader is reaped, a process with its pid is a stranger.
+	// Once the leader is reaped, a process with its pid is a different one.
 	if p.hasExited() && readIdentity(p.identity.PID).Started != "" {
 		return syscall.ESRCH
 	}
 	return syscall.Kill(-p.identity.PID, sig)
 }
 
-// Starter starts every process from one thread that lives as long as itself: on Linux the death signal of a child
-// follows the thread that started it, not the whole parent.
+// Starter starts every process from one thread that lives as long as the Starter: on Linux the death signal of a
+// child follows the thread that started it, not the whole parent.
 type Starter struct {
 	work chan func()
 }
@@ -125,7 +125,7 @@ func NewStarter() *Starter {
 	return s
 }
 
-// Close ends the thread and so, on Linux, kills what it started and still runs. Nothing may be started after it.
+// Close ends the thread and so, on Linux, kills all running children. Nothing may be started after it.
 func (s *Starter) Close() { close(s.work) }
 
 func (s *Starter) runStarts() {
@@ -142,17 +142,17 @@ func (s *Starter) runOnThread(start func() error) error {
 	return <-answer
 }
 
-// Identity names one process for all time.
+// Identity identifies one process, even after the reuse of its pid.
 type Identity struct {
 	// PID is the process id, which is also the id of its group.
 	PID int `json:"pid"`
-	// Started is the boot and the tick of the start; empty where there is no /proc.
+	// Started is the boot id and the tick of the start; empty without /proc.
 	Started string `json:"started,omitempty"`
 }
 
-// KillOrphan kills what is left of the process and its group, and returns when it is gone.
-// Without a start time it kills nothing; a process with the same pid and another start time is left alone; when the
-// leader is gone, only members of its group that carry the marker are killed.
+// KillOrphan kills the rest of the process and its group, and returns when it is gone. Without a start time it kills
+// nothing. A process with the same pid and another start time is left alone. If the leader is gone, only members of
+// its group with the marker are killed.
 func (i Identity) KillOrphan(ctx context.Context, marker string) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -162,7 +162,7 @@ func (i Identity) KillOrphan(ctx context.Context, marker string) error {
 			return nil
 		}
 		for _, pid := range left {
-			// A process that has just ended by itself is what was wanted.
+			// A process that has just ended by itself is fine.
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		select {

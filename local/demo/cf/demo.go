@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cf shows how an app is pushed, restarted, rolled and deleted through the CF API: with the requests of curl, and
-// with the cf client where there is one. Every line that is printed was observed.
+// Package cf shows how an app is pushed, restarted, rolled and deleted through the CF API: with requests of curl, and
+// with the cf client if there is one. Every printed line was observed.
 package cf
 
 import (
 	"context"
 	"crypto/tls"
-	_ "embed" // The manifest is a file, as an admin's is.
+	_ "embed" // The manifest is a file, as an admin's would be.
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,21 +28,21 @@ import (
 const (
 	system, org, space = "torpor-system", "the-org", "dev"
 	limit              = 2 * time.Minute
-	// address is that of the app. curl and browsers look for all names below localhost on this machine.
+	// address is the app's address. curl and browsers resolve all names below localhost to this machine.
 	address = "shop.apps.localhost"
-	// gatewayName is the Gateway that the manager is told of.
+	// gatewayName is the Gateway that the manager uses.
 	gatewayName = "infra/apps"
-	// versionLabel is how the name of the label ends that has a Pod's revision.
+	// versionLabel is the suffix of the label that contains a Pod's revision.
 	versionLabel = "/version"
 )
 
-// Config is what the demo is started with.
+// Config is the configuration of the demo.
 type Config struct {
 	runner.Config
 
-	// CF is the cf client, empty if there is none.
+	// CF is the path of the cf client; empty without one.
 	CF string
-	// ConfigDir is the folder of the manifests, and GatewayAPI that of the module of the Gateway API.
+	// ConfigDir is the folder of the manifests, and GatewayAPI the folder of the Gateway API's module.
 	ConfigDir, GatewayAPI string
 }
 
@@ -50,19 +50,19 @@ type appDemo struct {
 	*runner.Runner
 
 	config Config
-	// api is the CF API's address; tokens are those of its users, by name.
+	// api is the CF API's address; tokens are the tokens of its users, by name.
 	api  string
 	http *http.Client
-	// gateway is where addresses of apps are served.
+	// gateway is the address at which apps are served.
 	gateway string
-	// visitor asks there as anybody does.
+	// visitor is an anonymous client of that address.
 	visitor *http.Client
 	tokens  map[string]string
 	// app is the GUID of the app.
 	app string
 }
 
-// RunDemo shows all of it and stops everything again. It returns nil only if all of it was observed.
+// RunDemo runs all steps and stops everything again. It returns nil only if everything was observed.
 func RunDemo(ctx context.Context, c Config) error {
 	d, err := newAppDemo(ctx, c)
 	if err != nil {
@@ -87,11 +87,11 @@ func newAppDemo(ctx context.Context, c Config) (*appDemo, error) {
 }
 
 func (d *appDemo) environmentSteps() []func() {
-	return []func(){d.EmptyDir, d.startControlPlane, d.grantRights, d.startGateway, d.startTorpor, d.pushApp}
+	return []func(){d.EmptyDir, d.startControlPlane, d.grantRights, d.startGateway, d.startTorpor, d.pushApp, d.readLogs}
 }
 
-// KeepEnvironment builds the environment of the demo with an app in it, calls ready, and keeps it until ctx ends. A file says to a shell where
-// everything is, for somebody who develops there.
+// KeepEnvironment builds the environment of the demo with an app in it, calls ready, and keeps it until ctx ends. A
+// file exports the addresses and credentials to a developer's shell.
 func KeepEnvironment(ctx context.Context, c Config, ready func()) error {
 	d, err := newAppDemo(ctx, c)
 	if err != nil {
@@ -118,7 +118,7 @@ func (d *appDemo) kubectl(args ...string) string {
 	return d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: args, Limit: limit})
 }
 
-// awaitObserved polls until something is so, and prints it.
+// awaitObserved polls until an attempt succeeds, and prints it.
 func (d *appDemo) awaitObserved(what string, attempt func()) {
 	d.Poll(what, limit, func(context.Context) { attempt() })
 	d.PrintObserved("%s", what)
@@ -135,7 +135,7 @@ var people string
 
 func (d *appDemo) startControlPlane() {
 	d.BeginStep("A real control plane, and a hollow node: its Pods have no containers, the node answers in their place")
-	d.StartProgram("hub", d.config.Local, "control-plane", "--dir", d.config.FilePath("hub"))
+	d.StartProgram("hub", d.config.Local, "control-plane", "--dir", d.config.FilePath("hub"), "--approve-serving")
 	d.Poll("the API server", limit, func(context.Context) { d.kubectl("get", "--raw", "/readyz") })
 	d.StartProgram("node", d.config.Local, "node", "--name", "node-1", "--dir", d.config.FilePath("node"), "--bootstrap-kubeconfig", d.Kubeconfig,
 		"--pod-network", d.podNetwork())
@@ -160,10 +160,10 @@ func (d *appDemo) grantRights() {
 	for _, name := range []string{"alice", "bob", "torpor-cf-api"} {
 		d.tokens[name] = d.kubectl("-n", system, "create", "token", name)
 	}
-	d.PrintObserved("alice develops in the space %s, bob looks on", space)
+	d.PrintObserved("alice is a developer in the space %s, bob may only read", space)
 }
 
-// podNetwork is the folder in which Pods answer, by its shortest path: those of sockets have a limit.
+// podNetwork is the folder of the Pods' sockets, by its shortest path: paths of sockets have a length limit.
 func (d *appDemo) podNetwork() string {
 	folder := d.config.FilePath("pods")
 	if here, err := os.Getwd(); err == nil {
@@ -175,9 +175,9 @@ func (d *appDemo) podNetwork() string {
 }
 
 func (d *appDemo) startGateway() {
-	d.BeginStep("A gateway: a small one, which stands in for yours and never sends a request twice")
+	d.BeginStep("A gateway: a small one, in place of a production gateway, which never retries a request")
 	d.kubectl("apply", "--server-side", "-f", filepath.Join(d.config.GatewayAPI, "config", "crd", "standard", "gateway.networking.k8s.io_httproutes.yaml"))
-	// Of a definition without conditions, which is too new for any, kubectl says that it cannot be waited for.
+	// kubectl cannot wait for a definition that is so new that it has no conditions.
 	d.kubectl("wait", "--for=jsonpath={.status.conditions}", "crd/httproutes.gateway.networking.k8s.io")
 	d.kubectl("wait", "--for=condition=Established", "crd/httproutes.gateway.networking.k8s.io")
 	p := d.StartProgram("gateway", d.config.Local, "gateway", "--kubeconfig", d.Kubeconfig, "--gateway", gatewayName, "--pod-network", d.podNetwork())
@@ -187,10 +187,10 @@ func (d *appDemo) startGateway() {
 }
 
 func (d *appDemo) startTorpor() {
-	d.BeginStep("torpor manager, which counts revisions at admission, and torpor cf-api, which has no rights but to look")
+	d.BeginStep("torpor manager, which counts revisions at admission, and torpor cf-api, which has read-only rights")
 	addresses := runner.ReserveAddresses(d.Context, 3)
 	d.kubectl("apply", "-f", filepath.Join(d.config.ConfigDir, "webhook", "manifests.yaml"))
-	// Admission is pointed at this machine: the Service of the manifest has no Pods here.
+	// The webhooks are pointed at this machine: the Service in the manifest has no Pods here.
 	for kind, path := range map[string]string{"mutatingwebhookconfiguration": "/mutate-cfapps", "validatingwebhookconfiguration": "/validate-cfapps"} {
 		patch := fmt.Sprintf(`[{"op":"remove","path":"/webhooks/0/clientConfig/service"},{"op":"add","path":"/webhooks/0/clientConfig/url","value":"https://%s%s"}]`, addresses[0], path)
 		d.kubectl("patch", kind, "torpor", "--type=json", "-p", patch)
@@ -208,7 +208,7 @@ func (d *appDemo) startTorpor() {
 	})
 }
 
-// writeKubeconfig writes a kubeconfig with the token of a user, without the rights of the admin.
+// writeKubeconfig writes a kubeconfig with a user's token, without admin rights.
 func (d *appDemo) writeKubeconfig(name string) string {
 	c, err := clientcmd.LoadFromFile(d.Kubeconfig)
 	runner.ExpectNoError(err)
@@ -219,7 +219,7 @@ func (d *appDemo) writeKubeconfig(name string) string {
 	return file
 }
 
-// pushApp is what `cf push` sends for a manifest.
+// pushApp sends the requests of `cf push` for a manifest.
 func (d *appDemo) pushApp() {
 	d.BeginStep("cf push shop, by a manifest with an image, two instances and the route " + address)
 	manifest := "applications: [{name: shop, docker: {image: 'shop:1'}, instances: 2, memory: 64M, env: {COLOUR: red}, routes: [{route: " + address + "}]}]"
@@ -237,6 +237,22 @@ func (d *appDemo) pushApp() {
 	d.awaitRevision("0")
 }
 
+// readLogs sends the requests of `cf logs shop --recent`.
+func (d *appDemo) readLogs() {
+	d.BeginStep("cf logs shop --recent")
+	path := "/api/v1/read/" + d.app + "?descending=true&envelope_types=LOG&limit=1000"
+	d.QuoteOutput(`curl --cacert tls.crt -H "Authorization: Bearer $TOKEN" '` + d.api + path + "'")
+	d.awaitObserved("there are lines of each instance", func() {
+		status, found := d.sendRequest("alice", http.MethodGet, path, "")
+		expectThat(status == http.StatusOK, fmt.Sprintf("%d %s", status, found))
+		seen := map[string]bool{}
+		for i := 0; stringAt(found, "envelopes", "batch", i, "instance_id") != ""; i++ {
+			seen[stringAt(found, "envelopes", "batch", i, "instance_id")] = true
+		}
+		expectThat(len(seen) == instances, found)
+	})
+}
+
 func (d *appDemo) askAddress() {
 	_, port, _ := strings.Cut(d.gateway, ":")
 	d.BeginStep("The app's address")
@@ -248,7 +264,7 @@ func (d *appDemo) askAddress() {
 	})
 }
 
-// restartApp is what `cf restart shop` sends: a stop and a start, with nothing between them.
+// restartApp sends the requests of `cf restart shop`: a stop and a start, immediately after each other.
 func (d *appDemo) restartApp() {
 	d.BeginStep("cf restart shop under load: a stop and a start within milliseconds")
 	found := d.withTraffic(func() {
@@ -283,7 +299,7 @@ func (d *appDemo) cancelDeployment() {
 	d.requestAsAlice("PATCH", d.appPath("/processes/web"), `{"command":"HOLLOW_START=1h ./shop"}`, http.StatusOK)
 	d.expectAnswers(d.withTraffic(func() {
 		path := d.createDeployment("")
-		// The new instances need an hour to be ready, so the deployment stays where it is.
+		// The new instances need an hour to become ready, so that the deployment stays in progress.
 		d.awaitDeployment(path, "DEPLOYING")
 		d.requestAsAlice("POST", path+"/actions/cancel", "", http.StatusOK)
 		d.awaitDeployment(path, "CANCELED")
@@ -304,7 +320,7 @@ func (d *appDemo) rollBack() {
 }
 
 func (d *appDemo) refuseAuditor() {
-	d.BeginStep("bob, who may only look, is refused at once")
+	d.BeginStep("bob, with read-only access, is refused at once")
 	began := time.Now()
 	status, body := d.sendRequest("bob", "POST", d.appPath("/actions/stop"), "")
 	expectThat(status == http.StatusForbidden, body)
@@ -340,12 +356,12 @@ func (d *appDemo) awaitDeployment(deployment, reason string) {
 	})
 }
 
-// instances is how many the app has.
+// instances is the number of the app's instances.
 const instances = 2
 
-// awaitRevision waits until all instances run by their stats, and all Pods are of one revision.
+// awaitRevision waits until the stats show all instances as running, and all Pods have one revision.
 func (d *appDemo) awaitRevision(revision string) {
-	d.awaitObserved(fmt.Sprintf("stats say that %d of %d instances run", instances, instances), func() {
+	d.awaitObserved(fmt.Sprintf("stats show %d of %d instances running", instances, instances), func() {
 		_, body := d.sendRequest("alice", http.MethodGet, d.appPath("/processes/web/stats"), "")
 		expectThat(strings.Count(body, `"RUNNING"`) == instances, body)
 	})
@@ -356,11 +372,11 @@ func (d *appDemo) awaitRevision(revision string) {
 	})
 }
 
-// useClient does the same with the cf client itself, where there is one.
+// useClient repeats the steps with the cf client itself, if there is one.
 func (d *appDemo) useClient() {
 	if d.config.CF == "" {
-		d.BeginStep("The cf client: there is none here")
-		d.AddNote("expected cf, version 8 or 9, on the PATH or in CF_CLI; the rest went without it")
+		d.BeginStep("The cf client: not installed here")
+		d.AddNote("expected cf, version 8 or 9, on the PATH or in CF_CLI; the other steps do not need it")
 		return
 	}
 	d.BeginStep("The cf client itself")
@@ -380,7 +396,7 @@ func (d *appDemo) useClient() {
 	}
 }
 
-// requestAsAlice sends a request as alice, and prints what a person would type.
+// requestAsAlice sends a request as alice, and prints the command that a user would type.
 func (d *appDemo) requestAsAlice(method, path, body string, want int) string {
 	line := `curl --cacert tls.crt -H "Authorization: Bearer $TOKEN"`
 	if method != http.MethodGet {
@@ -410,7 +426,7 @@ func (d *appDemo) sendRequest(as, method, path, body string) (status int, found 
 	return response.StatusCode, string(raw)
 }
 
-// stringAt is a string in some JSON by its path; empty if there is none.
+// stringAt returns a string in a JSON text by its path; empty if it does not exist.
 func stringAt(body string, path ...any) string {
 	var value any
 	if json.Unmarshal([]byte(body), &value) != nil {

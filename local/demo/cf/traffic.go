@@ -18,20 +18,20 @@ import (
 
 const (
 	clients = 4
-	// clientInterval is how long each of them waits between an answer and its next request.
+	// clientInterval is each client's pause between an answer and its next request.
 	clientInterval = 10 * time.Millisecond
 	// patience is how long a client waits for an answer. Instances answer at once.
 	patience = 5 * time.Second
 )
 
-// traffic is what clients of the app's address were answered.
+// traffic counts the answers to clients of the app's address.
 type traffic struct {
-	// byRevision counts answers by the revision of the instance; refused is what the other requests got.
+	// byRevision counts answers by the revision of the instance; refused lists the other answers.
 	byRevision map[string]int
 	refused    []string
 }
 
-// withTraffic counts what clients are answered while something is done.
+// withTraffic counts the answers to clients while do runs.
 func (d *appDemo) withTraffic(do func()) traffic {
 	ctx, stop := context.WithCancel(d.Context)
 	var (
@@ -75,14 +75,15 @@ func (t traffic) String() string {
 	return fmt.Sprintf("%d requests at %s: %s, %d refused", total, address, strings.Join(by, ", "), len(t.refused))
 }
 
-// expectAnswers prints what clients were answered; none may have been refused, and only some revisions may have answered.
+// expectAnswers prints the answers to the clients. No request may have been refused, and only the given revisions may
+// have answered.
 func (d *appDemo) expectAnswers(found traffic, revisions ...string) {
 	expectThat(len(found.refused) == 0, fmt.Sprintf("%s; first: %s", found, strings.Join(found.refused[:min(1, len(found.refused))], "")))
 	expectThat(slices.Equal(slices.Sorted(maps.Keys(found.byRevision)), revisions), found.String())
 	d.PrintObserved("%s", found)
 }
 
-// newVisitor returns a client that reaches every address at the gateway, on a connection for each request.
+// newVisitor returns a client that reaches every address through the gateway, with a connection for each request.
 func newVisitor(gateway string) *http.Client {
 	dialGateway := func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, gateway)
@@ -90,7 +91,7 @@ func newVisitor(gateway string) *http.Client {
 	return &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dialGateway}}
 }
 
-// askApp asks for the app's address, and returns the revision of the instance that answers.
+// askApp sends a request to the app's address, and returns the revision of the instance that answers.
 func (d *appDemo) askApp(ctx context.Context) (revision string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/", http.NoBody)
 	if err != nil {

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// bareLatency is the latency of the figures that others have published. Of latencyShifts rounds each takes a little longer than the
-	// last, so that the figures do not depend on how the latency and Torpor's pace happen to meet.
+	// bareLatency is the latency in the figures that other projects have published. In each of latencyShifts rounds
+	// it is a little longer than in the last, so that the figures do not depend on how the latency and Torpor's
+	// intervals happen to coincide.
 	bareLatency   = 20 * time.Second
 	latencyShift  = 300 * time.Millisecond
 	latencyShifts = 7
@@ -36,7 +37,8 @@ type transitionCost struct {
 	overhead, writes, calls float64
 }
 
-// Rounds is how often the transitions of one cluster are measured: with a real cluster whose certificates expire, and with machines alone.
+// Rounds is the number of measurements of one cluster: with a real cluster whose certificates expire, and with
+// machines alone.
 type Rounds struct{ Real, Bare int }
 
 // RunBenchmarks measures one cluster over several rounds and returns the figures, ready to be printed and kept.
@@ -55,7 +57,7 @@ func RunBenchmarks(ctx context.Context, c Config, rounds Rounds) (figures.Figure
 func (d *clusterDemo) measureAll(f figures.Figures, rounds Rounds) {
 	d.measureMemory(f, "manager_rss_idle_mib")
 	for i := range rounds.Real {
-		d.BeginStep(fmt.Sprintf("Round %d of %d: a real cluster sleeps until its certificates have expired", i+1, rounds.Real))
+		d.BeginStep(fmt.Sprintf("Round %d of %d: a real cluster stays stopped until its certificates have expired", i+1, rounds.Real))
 		d.measureExpired(f)
 	}
 	alive, stop := context.WithCancel(d.Context)
@@ -83,7 +85,7 @@ func (d *clusterDemo) measureMemory(f figures.Figures, name string) {
 
 func (d *clusterDemo) createBareCluster() {
 	d.BeginStep("A cluster of bare machines, whose API always answers")
-	// The other cluster is still looked after, and its calls must not be counted.
+	// The other cluster is still reconciled, and its calls must not be counted.
 	d.kubectl("delete", "cd", clusterName)
 	c := d.clusterConfig(bareName)
 	c.Nodes, c.Certificates = 1, time.Hour
@@ -91,7 +93,7 @@ func (d *clusterDemo) createBareCluster() {
 	d.Poll("the bare machines", powerLimit, func(context.Context) { d.verifyPowerState(bareName, "Running") })
 }
 
-// keepNodeAlive stands for the kubelet of the bare cluster: a node whose lease is renewed as long as ctx lives.
+// keepNodeAlive acts as the kubelet of the bare cluster: it renews a node's lease until ctx ends.
 func (d *clusterDemo) keepNodeAlive(ctx context.Context) {
 	hub, err := kubeclient.NewClient(d.config.hubKubeconfig())
 	runner.ExpectNoError(err)
@@ -110,7 +112,7 @@ func (d *clusterDemo) keepNodeAlive(ctx context.Context) {
 		for pause(ctx, leaseInterval) == nil {
 			if current, err := leases.Get(ctx, bareNode, metav1.GetOptions{}); err == nil {
 				current.Spec.RenewTime = new(metav1.NowMicro())
-				// A renewal that is lost is made up for by the next.
+				// The next renewal makes up for a lost one.
 				_, _ = leases.Update(ctx, current, metav1.UpdateOptions{})
 			}
 		}
@@ -139,13 +141,14 @@ func (d *clusterDemo) measureBare(f figures.Figures) {
 	}
 }
 
-// measureTransition asks for a power state and counts what Torpor did until it was reported.
+// measureTransition requests a power state and counts Torpor's actions until the state is reported.
 func (d *clusterDemo) measureTransition(name, want string) transitionCost {
 	writes, calls := d.countManagerWrites(), d.countCloudCalls()
 	d.patchPowerState(name, want)
 	reported := d.awaitReport(name, want)
 	callsAfter, changed := d.countCloudCalls(), d.lastStateChange(name)
-	// Events are written a little later, so writes are counted after a pause; cloud calls of that pause are not.
+	// Events are written a little later, so writes are counted after a pause; cloud calls during that pause do not
+	// count.
 	runner.ExpectNoError(pause(d.Context, settleTime))
 	return transitionCost{overhead: reported.Sub(changed).Seconds(), writes: d.countManagerWrites() - writes, calls: callsAfter - calls}
 }

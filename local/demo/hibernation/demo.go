@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package hibernation runs a hub, a cloud, a cluster and torpor as real programs: for the demo, in which every line that
-// is printed was observed, and for the benchmarks.
+// Package hibernation runs a hub, a cloud, a cluster and torpor as real programs, for the demo, in which every
+// printed line was observed, and for the benchmarks.
 package hibernation
 
 import (
@@ -34,7 +34,7 @@ const (
 	attemptLimit = 10 * time.Second
 )
 
-// Config is what the demo and the benchmarks are started with.
+// Config is the configuration of the demo and the benchmarks.
 type Config struct {
 	runner.Config
 
@@ -73,14 +73,15 @@ func newClusterDemo(ctx context.Context, c Config) (*clusterDemo, error) {
 	return &clusterDemo{Runner: r, config: c, memory: watchMemory(ctx)}, nil
 }
 
-// RunDemo shows the hibernation of a cluster and stops everything again. It returns nil only if all of it was observed.
+// RunDemo shows the hibernation of a cluster and stops everything again. It returns nil only if everything was
+// observed.
 func RunDemo(ctx context.Context, c Config) error {
 	d, err := newClusterDemo(ctx, c)
 	if err != nil {
 		return err
 	}
 	return d.RunDemo(runner.Demo{
-		Steps:    append(d.environmentSteps(), d.hibernate, d.outliveCertificates, d.resume),
+		Steps:    append(d.environmentSteps(), d.installPolicies, d.hibernate, d.outliveCertificates, d.resume),
 		Duration: "90 seconds",
 		LastStep: "Stop everything",
 		VerifyCleanUp: func() {
@@ -143,10 +144,10 @@ func (d *clusterDemo) createCluster() {
 	if result.Applied {
 		runner.FailStep("expected a hub without ClusterDeployments, found it serves them already")
 	}
-	d.PrintObserved("its Secrets are in the hub; the hub does not know the kind ClusterDeployment yet")
+	d.PrintObserved("its Secrets are in the hub; the hub does not serve the kind ClusterDeployment yet")
 }
 
-// startDormantManager starts torpor while none of its kinds exists, and verifies that it stays up.
+// startDormantManager starts torpor before any of its kinds is served, and verifies that it keeps running.
 func (d *clusterDemo) startDormantManager() {
 	d.BeginStep("torpor manager, started before any CRD exists")
 	addresses := runner.ReserveAddresses(d.Context, 2)
@@ -173,7 +174,7 @@ func (d *clusterDemo) installCRD() {
 	d.showClusters()
 }
 
-// hibernate asks for hibernation and verifies that the machines' processes are really gone.
+// hibernate requests hibernation and verifies that the machines' processes are really gone.
 func (d *clusterDemo) hibernate() {
 	d.BeginStep("kubectl patch cd " + clusterName + " … powerState: Hibernating")
 	before := d.listInstances()
@@ -187,7 +188,7 @@ func (d *clusterDemo) hibernate() {
 	d.awaitPowerState("Hibernating")
 	d.verifyInstancesAre("stopped")
 	for _, pid := range pids {
-		// Signal 0 only asks whether the process exists.
+		// Signal 0 only checks whether the process exists.
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 			runner.FailStep("expected process %d of a stopped machine to be gone, found it alive", pid)
 		}
@@ -203,7 +204,7 @@ func (d *clusterDemo) hibernate() {
 	d.showClusters()
 }
 
-// resume asks for the cluster back and prints every moment of its way.
+// resume requests the cluster's resume and prints every step.
 func (d *clusterDemo) resume() {
 	d.BeginStep("kubectl patch cd " + clusterName + " … powerState: Running")
 	asked := time.Now()
@@ -274,7 +275,7 @@ func (d *clusterDemo) showClusters() {
 
 // outliveCertificates waits until the client certificates on the stopped nodes' disks have expired.
 func (d *clusterDemo) outliveCertificates() {
-	d.BeginStep("Sleep until the nodes' certificates have expired")
+	d.BeginStep("Stay stopped until the nodes' certificates have expired")
 	files, err := filepath.Glob(filepath.Join(d.config.clusterDir(), "*", "pki", "kubelet-client-current.pem"))
 	if err != nil || len(files) == 0 {
 		runner.FailStep("expected the nodes' client certificates in %s, found none", d.config.clusterDir())
@@ -294,10 +295,11 @@ func (d *clusterDemo) outliveCertificates() {
 			runner.FailStep("expected the certificates to have expired, %s are left", left.Round(time.Second))
 		}
 	})
-	d.PrintObserved("every client certificate of the nodes has expired; nobody in the cluster will approve new ones")
+	d.PrintObserved("every client certificate of the nodes has expired; nothing in the cluster approves new ones")
 }
 
-// verifyCertificatesApproved verifies that new client certificates were asked for with the bootstrap token and approved by Torpor.
+// verifyCertificatesApproved verifies that new client certificates were requested with the bootstrap token and
+// approved by Torpor.
 func (d *clusterDemo) verifyCertificatesApproved(target kubernetes.Interface, since time.Time) {
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()

@@ -33,12 +33,13 @@ import (
 const (
 	fleetMachines = 6
 	fleetUsers    = 16
-	// describeLatency and changeLatency are what calls to EC2 take.
+	// describeLatency and changeLatency are the latencies of calls to EC2.
 	describeLatency = "200ms"
 	changeLatency   = "400ms"
-	// upstreamSeconds is what upstream takes for 1,000 clusters to hibernate, as measured for this project's reference.
+	// upstreamSeconds is the time of upstream for the hibernation of 1,000 clusters, as measured for this project's
+	// reference.
 	upstreamSeconds = 401
-	// progressInterval is how often it is told how far a fleet is.
+	// progressInterval is the interval of progress reports about a fleet.
 	progressInterval = time.Minute
 )
 
@@ -46,22 +47,23 @@ func coreKind(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
 }
 
-// FleetOptions say how fleets are measured.
+// FleetOptions define how fleets are measured.
 type FleetOptions struct {
-	// Limit is how long all clusters may take to reach a power state.
+	// Limit is the longest time in which all clusters must reach a power state.
 	Limit time.Duration
-	// Idle is how long all hibernate before they resume; in the second half the manager's idle CPU time is measured. Zero measures none.
+	// Idle is how long all clusters hibernate before they resume; in the second half the manager's idle CPU time is
+	// measured. Zero skips that measurement.
 	Idle time.Duration
-	// Pprof is where the manager serves profiles; 0 is nowhere.
+	// Pprof is the address at which the manager serves profiles; 0 serves none.
 	Pprof string
-	// TargetAddresses is at how many addresses, each with a certificate of its own, the API servers of the clusters are.
+	// TargetAddresses is the number of addresses, each with a separate certificate, of the clusters' API servers.
 	TargetAddresses int
 }
 
-// FleetSize is how many clusters are measured, in how many accounts.
+// FleetSize is the number of measured clusters, and of their accounts.
 type FleetSize struct{ Clusters, Accounts int }
 
-// figureName tells the figures of several accounts apart.
+// figureName distinguishes the figures of several accounts.
 func (s FleetSize) figureName(name string) string {
 	name = fmt.Sprintf("%s_%d", name, s.Clusters)
 	if s.Accounts > 1 {
@@ -70,7 +72,7 @@ func (s FleetSize) figureName(name string) string {
 	return name
 }
 
-// fleet is a hub with many clusters whose machines run nothing, and one double for all their API servers.
+// fleet is a hub with many clusters whose machines run nothing, and one stub for all their API servers.
 type fleet struct {
 	*clusterDemo
 
@@ -80,12 +82,12 @@ type fleet struct {
 	target  *targetDouble
 	clouds  []string
 	figures figures.Figures
-	// programs are those whose CPU time is measured, by name.
+	// programs are the programs whose CPU time is measured, by name.
 	programs map[string]*runner.Program
 	options  FleetOptions
 }
 
-// RunFleet measures fleets, one after the other. With an error it returns what was measured until then.
+// RunFleet measures fleets, one after the other. On an error it returns the figures until then.
 func RunFleet(ctx context.Context, c Config, sizes []FleetSize, options FleetOptions) (figures.Figures, error) {
 	f := figures.Figures{}
 	f.AddValue("machine_latency_seconds", bareLatency.Seconds())
@@ -165,10 +167,10 @@ func (f *fleet) clusters() []int {
 
 func fleetName(cluster int) string { return fmt.Sprintf("fleet-%d", cluster) }
 
-// account is the cloud that has the machines of a cluster.
+// account returns the index of the cloud that has the machines of a cluster.
 func (f *fleet) account(cluster int) int { return cluster % f.size.Accounts }
 
-// forEachCluster does something for every cluster, as several users at once.
+// forEachCluster runs a function for every cluster, with several concurrent users.
 func (f *fleet) forEachCluster(do func(ctx context.Context, cluster int) error) {
 	group, ctx := errgroup.WithContext(f.Context)
 	group.SetLimit(fleetUsers)
@@ -185,7 +187,7 @@ func (f *fleet) createCluster(ctx context.Context, n int) error {
 		"TagSpecification.1.ResourceType": {"instance"}, "TagSpecification.1.Tag.1.Key": {"Name"}, "TagSpecification.1.Tag.1.Value": {name},
 		"TagSpecification.1.Tag.2.Key": {"kubernetes.io/cluster/" + targetcluster.Config{Name: name}.InfraID()}, "TagSpecification.1.Tag.2.Value": {"owned"},
 	}
-	// A key of its own, because calls are limited by keys.
+	// A separate key, because calls are limited by key.
 	if err := f.callCloud(ctx, n, accessKey+name, form); err != nil {
 		return err
 	}
@@ -282,7 +284,7 @@ func (f *fleet) measure() {
 	}
 }
 
-// measureIdle lets all clusters hibernate for a while: at first they are looked at closely.
+// measureIdle lets all clusters hibernate for a while: at first they are polled often.
 func (f *fleet) measureIdle() {
 	f.pause(f.options.Idle / 2)
 	before, began := f.count(), time.Now()
@@ -304,10 +306,10 @@ func (f *fleet) pause(d time.Duration) {
 	}
 }
 
-// measureHungAccount hibernates all while the cloud of one account takes calls and does not answer.
+// measureHungAccount hibernates all clusters while the cloud of one account accepts calls and does not answer.
 func (f *fleet) measureHungAccount() {
 	others := slices.DeleteFunc(f.clusters(), func(n int) bool { return f.account(n) == 0 })
-	// The first fault that fits is the one that counts, so the latencies go first.
+	// The first matching fault counts, so the latencies are removed first.
 	f.askAdmin(http.MethodDelete, f.clouds[0], "faults", nil)
 	f.addFault(0, map[string]any{"delay": "1h"})
 	phases, missing := f.change("Hibernating", others)
@@ -330,7 +332,8 @@ func (f *fleet) addCost(c fleetCost, transitions float64) {
 	f.figures.AddValue("manager_cpu_seconds_"+suffix, c.cpu)
 }
 
-// change asks for a power state of all clusters and returns when those that are awaited had it, or how many had not in time.
+// change requests a power state of all clusters and returns when the awaited ones have reached it, or how many have
+// not in time.
 func (f *fleet) change(state string, awaited []int) (phases *fleetPhases, missing int) {
 	phases = newFleetPhases(state)
 	patch := fmt.Appendf(nil, `{"spec":{"powerState":%q}}`, state)
@@ -357,7 +360,7 @@ func (f *fleet) forEachClusterQuietly(patch []byte, phases *fleetPhases) {
 		})
 	})
 	if err != nil {
-		f.AddNote("%v", err) // What was not asked for does not happen, and is waited for in vain.
+		f.AddNote("%v", err) // Clusters without a request do not change, and the wait for them times out.
 	}
 }
 
@@ -396,10 +399,10 @@ func (f *fleet) awaitAll(state string, awaited []int, phases *fleetPhases) int {
 	return len(missing)
 }
 
-// fleetCost is what was spent since the beginning.
+// fleetCost is the consumption since the beginning.
 type fleetCost struct {
 	calls, refused, statusWrites, events, hubReads, handshakes, cpu float64
-	// requests are all that the hub had, from everybody, by what was asked.
+	// requests counts all requests to the hub, of all clients, by type.
 	requests map[string]float64
 }
 

@@ -20,11 +20,11 @@ import (
 type fleetPhase string
 
 const (
-	phaseAsked    fleetPhase = "asked for in the hub"
+	phaseAsked    fleetPhase = "requested in the hub"
 	phaseBegun    fleetPhase = "reported as begun"
 	phaseOrdered  fleetPhase = "ordered at the cloud"
 	phaseChanged  fleetPhase = "all its machines changed"
-	phaseListed   fleetPhase = "listed by the cloud so"
+	phaseListed   fleetPhase = "listed as such by the cloud"
 	phaseReported fleetPhase = "reported as done"
 )
 
@@ -32,7 +32,7 @@ func fleetPhaseOrder() []fleetPhase {
 	return []fleetPhase{phaseAsked, phaseBegun, phaseOrdered, phaseChanged, phaseListed, phaseReported}
 }
 
-// fleetPhases are when the clusters of a fleet passed each phase of a transition. The zero pointer notes nothing.
+// fleetPhases records when the clusters of a fleet passed each phase of a transition. A nil pointer records nothing.
 type fleetPhases struct {
 	state string
 	began time.Time
@@ -49,7 +49,7 @@ func newFleetPhases(state string) *fleetPhases {
 	return p
 }
 
-// noteFirst notes when a cluster passed a phase, unless that is known.
+// noteFirst records when a cluster passed a phase, unless that is recorded already.
 func (p *fleetPhases) noteFirst(phase fleetPhase, cluster string, at time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,7 +58,8 @@ func (p *fleetPhases) noteFirst(phase fleetPhase, cluster string, at time.Time) 
 	}
 }
 
-// noteState notes what a watch shows: the first report that is neither old nor final says that the transition has begun.
+// noteState records the states that a watch shows: the first report that is neither the old state nor the final one
+// is the beginning of the transition.
 func (p *fleetPhases) noteState(cluster, state string) {
 	if p == nil {
 		return
@@ -90,7 +91,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// noteMachines notes what the cloud knows: a cluster is as far as its last machine.
+// noteMachines records the states of machines in the cloud: a cluster is as far as its last machine.
 func (p *fleetPhases) noteMachines(machines []cloudInstance) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +122,8 @@ func (p *fleetPhases) secondsOf(phase, after fleetPhase) []float64 {
 	return all
 }
 
-// printPhases prints when the first, the middle and the last cluster passed each phase, and who used the processors meanwhile.
+// printPhases prints when the first, the middle and the last cluster passed each phase, and which programs used the
+// processors in that time.
 func (f *fleet) printPhases(name string, p *fleetPhases, used processorTime) {
 	for _, cloud := range f.clouds {
 		f.cloudURL = cloud
@@ -167,7 +169,7 @@ func (t processorTime) since(b processorTime) processorTime {
 	return spent
 }
 
-// others is what was used by whom the benchmark has not started.
+// others returns the CPU time of programs that the benchmark has not started.
 func (t processorTime) others() float64 {
 	left := t.busy
 	for _, seconds := range t.byProgram {
@@ -187,7 +189,7 @@ func (f *fleet) readProcessors() processorTime {
 		runner.ExpectNoError(err)
 		stat, err := p.Stat()
 		runner.ExpectNoError(err)
-		kind, _, _ := strings.Cut(name, "-") // All clouds are one row.
+		kind, _, _ := strings.Cut(name, "-") // All clouds share one row.
 		t.byProgram[kind] += stat.CPUTime()
 	}
 	machine, err := procfs.NewDefaultFS()
@@ -200,7 +202,7 @@ func (f *fleet) readProcessors() processorTime {
 	return t
 }
 
-// printRequests prints what the hub was asked for each cluster, by everybody.
+// printRequests prints the requests to the hub per cluster, of all clients.
 func (f *fleet) printRequests(spent fleetCost) {
 	const rare = 0.1
 	var asked []string

@@ -20,18 +20,19 @@ import (
 	"github.com/torpor-dev/torpor/local/pki"
 )
 
-// targetDouble answers for the API servers of all clusters of a fleet: it is always up, and its nodes always report.
+// targetDouble is a stub for the API servers of all clusters of a fleet: it is always up, and its nodes always
+// report.
 type targetDouble struct {
-	// kubeconfigs lead to it, each at an address of its own.
+	// kubeconfigs lead to the stub, each at a separate address.
 	kubeconfigs []string
-	// handshakes counts whole TLS handshakes, requests what was asked.
+	// handshakes counts full TLS handshakes, requests counts requests.
 	handshakes, requests atomic.Int64
 	nodes                []byte
 }
 
 const fleetHeaderTimeout = 10 * time.Second
 
-// startTargetDouble serves at so many addresses until ctx ends, with its certificates in a folder.
+// startTargetDouble serves at this number of addresses until ctx ends, with its certificates in a folder.
 func startTargetDouble(ctx context.Context, dir string, machines, addresses int) (*targetDouble, error) {
 	authority, err := pki.OpenAuthority(dir)
 	if err != nil {
@@ -56,7 +57,7 @@ func startTargetDouble(ctx context.Context, dir string, machines, addresses int)
 	return d, nil
 }
 
-// serveAt serves at one more address, with a certificate of its own.
+// serveAt serves at one more address, with a separate certificate.
 func (d *targetDouble) serveAt(ctx context.Context, authority *pki.CertificateAuthority, name string, machines int) error {
 	if err := authority.IssueCertificate(name, pki.CertificateSubject{Name: name, Hosts: []string{"127.0.0.1"}}); err != nil {
 		return err
@@ -112,7 +113,7 @@ func (d *targetDouble) handler(machines int) http.Handler {
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", i)}, Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())},
 			})
 		}
-		// A client that has left needs no answer.
+		// A client that has disconnected needs no answer.
 		_ = json.NewEncoder(w).Encode(leases)
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

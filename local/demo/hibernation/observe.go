@@ -68,13 +68,13 @@ func (d *clusterDemo) lastStateChange(cluster string) (last time.Time) {
 	return last
 }
 
-// countCloudCalls counts the calls to the cloud; only Torpor makes any while it is measured.
+// countCloudCalls counts the calls to the cloud; only Torpor makes any during a measurement.
 func (d *clusterDemo) countCloudCalls() float64 {
 	var calls map[string]float64
 	d.askCloud("calls", &calls)
 	sum := 0.0
 	for name, n := range calls {
-		if !strings.HasSuffix(name, ".errors") { // Calls that failed are in the other figure as well.
+		if !strings.HasSuffix(name, ".errors") { // Failed calls are in the other figure as well.
 			sum += n
 		}
 	}
@@ -95,7 +95,7 @@ func (d *clusterDemo) setCloudLatency(latency time.Duration) {
 	}
 }
 
-// sumMetric adds up the values of the manager's metric whose labels match; a metric without values is zero.
+// sumMetric sums the values of the manager's metric whose labels match; a metric without values is zero.
 func (d *clusterDemo) sumMetric(name string, match func(labels map[string]string) bool) float64 {
 	ctx, cancel := context.WithTimeout(d.Context, attemptLimit)
 	defer cancel()
@@ -121,7 +121,7 @@ func readLabels(metric *dto.Metric) map[string]string {
 	return labels
 }
 
-// verifyControllerRuns reads from the manager's own metric whether its hibernation controller runs.
+// verifyControllerRuns checks the manager's own metric for whether its hibernation controller runs.
 func (d *clusterDemo) verifyControllerRuns(want bool) {
 	sum := d.sumMetric("torpor_gate_state", func(labels map[string]string) bool {
 		return labels["group"] == "hibernation" && labels["state"] == "Running"
@@ -131,7 +131,7 @@ func (d *clusterDemo) verifyControllerRuns(want bool) {
 	}
 }
 
-// countManagerWrites counts the manager's writing requests to the hub, by the manager's own client metrics.
+// countManagerWrites counts the manager's write requests to the hub, by the manager's own client metrics.
 func (d *clusterDemo) countManagerWrites() float64 {
 	cfg, err := clientcmd.BuildConfigFromFlags("", d.config.hubKubeconfig())
 	runner.ExpectNoError(err)
@@ -155,7 +155,7 @@ const (
 	mebibyte       = 1 << 20
 )
 
-// memoryWatch keeps the highest sum of resident memory over this process and everything below it.
+// memoryWatch records the peak resident memory of this process and its descendants.
 type memoryWatch struct{ peak atomic.Int64 }
 
 func watchMemory(ctx context.Context) *memoryWatch {
@@ -191,7 +191,7 @@ func verifyNoProcesses() error {
 	return errors.Join(left...)
 }
 
-// listDescendants lists this process and its descendants; it is empty where there is no /proc.
+// listDescendants lists this process and its descendants; it is empty without /proc.
 func listDescendants() []procfs.ProcStat {
 	list, err := procfs.AllProcs()
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 const (
 	clusterTarget = "clusterdeployment/" + clusterName
 	stopReason    = "no budget until Monday"
-	// stopDuration is longer than the machines take to stop.
+	// stopDuration is longer than a stop of the machines takes.
 	stopDuration = time.Minute
-	// extension is how long the stop goes on after it was prolonged.
+	// extension is how long the stop continues after its extension.
 	extension = 75 * time.Second
 )
 
-// RunRecordDemo has one person stop a cluster, another ask why, a third prolong the stop, and its end bring it back.
+// RunRecordDemo has one person stop a cluster, another ask why, a third extend the stop, and the stop end by itself.
 func RunRecordDemo(ctx context.Context, c Config) error {
 	d, err := newClusterDemo(ctx, c)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *clusterDemo) as(person string, limit time.Duration, args ...string) str
 	return d.RunCommand(runner.CommandLine{Program: d.config.Kubectl, Args: append(all, "--as", person, "--as-group", "system:masters"), Limit: limit})
 }
 
-// stopRow is what kubectl torpor says of a switch.
+// stopRow is a row in the output of kubectl torpor status.
 type stopRow struct {
 	State   string    `json:"state"`
 	By      string    `json:"by"`
@@ -67,16 +67,16 @@ func (d *clusterDemo) readStatus() stopRow {
 }
 
 func (d *clusterDemo) installPolicies() {
-	d.BeginStep("kubectl apply -k config/record: the API server notes who asks")
+	d.BeginStep("kubectl apply -k config/record: the API server records the requester")
 	d.kubectl("apply", "-k", filepath.Join(filepath.Dir(d.config.CRDs), "record"))
 	d.Poll("the API server to follow the policy", readyLimit, func(context.Context) {
 		noted := d.kubectl("patch", "cd", clusterName, "--type=merge", "-p", "spec: {powerState: Hibernating}", "--dry-run=server",
 			"-o", `jsonpath={.metadata.annotations.torpor\.dev/requested-by}`)
 		if noted == "" {
-			runner.FailStep("expected a note of who asks, found none")
+			runner.FailStep("expected a recorded requester, found none")
 		}
 	})
-	d.PrintObserved("a stop is noted in the request that asks for it")
+	d.PrintObserved("the requester is recorded in the request itself")
 }
 
 func (d *clusterDemo) stopAsAlice() {
@@ -106,7 +106,7 @@ func (d *clusterDemo) prolongAsCarol() {
 }
 
 func (d *clusterDemo) awaitEnd() {
-	d.BeginStep("Nobody does anything")
+	d.BeginStep("The stop ends by itself")
 	until := d.readStatus().Until
 	d.Poll("the end of the stop", powerLimit, func(context.Context) { d.verifyInstancesAre("running") })
 	if now := time.Now(); now.Before(until) {
@@ -115,9 +115,9 @@ func (d *clusterDemo) awaitEnd() {
 	d.PrintObserved("the machines run again, %.0f s after the end of the stop", time.Since(until).Seconds())
 	d.awaitPowerState("Running")
 	if asked := d.kubectl("get", "cd", clusterName, "-o", "jsonpath={.spec.powerState}"); asked != "Hibernating" {
-		runner.FailStep("expected that nobody has written spec.powerState, found %q", asked)
+		runner.FailStep("expected spec.powerState without a further write, found %q", asked)
 	}
-	d.PrintObserved("spec.powerState still says what alice wrote: the end is computed")
+	d.PrintObserved("spec.powerState still has the value that alice wrote: the end is computed")
 }
 
 func (d *clusterDemo) showHistory() {

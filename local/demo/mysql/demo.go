@@ -2,13 +2,13 @@
 
 //go:build linux
 
-// Package mysql shows on a real MySQL cluster what a stop of clustering and of reconciliation means: with real pods
-// on this machine, or in a Kubernetes cluster of the user. Every line that is printed was observed.
+// Package mysql demonstrates stops of clustering and of reconciliation on a real MySQL cluster: with real pods on
+// this machine, or in a Kubernetes cluster of the user. Every printed line was observed.
 package mysql
 
 import (
 	"context"
-	_ "embed" // The manifest is a file, as a user's is.
+	_ "embed" // The manifest is a file, as a user's would be.
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,13 +24,13 @@ const (
 	// clusterName is the name of the MySQLCluster.
 	clusterName = "test"
 	namespace   = "torpor-demo"
-	// commandLimit is above what any command takes, a wait included.
+	// commandLimit is above the duration of any command, including waits.
 	commandLimit = 5 * time.Minute
-	// observationTime is how long it is observed that nothing interferes.
+	// observationTime is how long to observe that nothing interferes.
 	observationTime = 5 * time.Second
 )
 
-// Config is what the demo is started with.
+// Config is the configuration of the demo.
 type Config struct {
 	runner.Config
 
@@ -48,7 +48,7 @@ type mysqlDemo struct {
 	config Config
 }
 
-// RunDemo shows all of it and removes everything again. It returns nil only if all of it was observed.
+// RunDemo runs all steps and removes everything again. It returns nil only if everything was observed.
 func RunDemo(ctx context.Context, c Config) error {
 	r, err := runner.NewRunner(ctx, &c.Config, &c.Parts, &c.MySQL, &c.ConfigDir)
 	if err != nil {
@@ -73,10 +73,10 @@ func RunDemo(ctx context.Context, c Config) error {
 //go:embed cluster.yaml
 var manifest string
 
-// probes is where the manager of the demo answers that it is ready.
+// probes is the address at which the manager of the demo reports that it is ready.
 const probes = "127.77.250.1:8081"
 
-// startPodCluster starts a cluster with real pods on this machine, and torpor beside it.
+// startPodCluster starts a cluster with real pods on this machine, and torpor next to it.
 func (d *mysqlDemo) startPodCluster() {
 	d.BeginStep("A cluster with real pods on this machine: containerd, the kubelet, Services, DNS, volumes")
 	if os.Geteuid() != 0 {
@@ -101,7 +101,7 @@ func (d *mysqlDemo) startPodCluster() {
 	d.startManager()
 }
 
-// startManager runs torpor on this machine; from here the pods can be reached by their addresses.
+// startManager runs torpor on this machine, from which the addresses of pods can be reached.
 func (d *mysqlDemo) startManager() {
 	manager := d.StartProgram("manager", d.config.Torpor, "manager", "--kubeconfig", d.Kubeconfig,
 		"--metrics-address", "0", "--probe-address", probes)
@@ -109,12 +109,12 @@ func (d *mysqlDemo) startManager() {
 	d.PrintObserved("torpor manager is ready")
 }
 
-// useGivenCluster uses a cluster in which Torpor runs already: its pods may not be in reach from here.
+// useGivenCluster uses a cluster in which Torpor runs already; its pods may not be reachable from here.
 func (d *mysqlDemo) useGivenCluster() {
 	d.BeginStep("The cluster of " + d.Kubeconfig)
 	out := d.kubectl("get", "pods", "--all-namespaces", "-l", "app.kubernetes.io/name=torpor", "-o", "jsonpath={.items[*].metadata.name}")
 	if out == "" {
-		runner.FailStep("expected Torpor to run there, found none: install it as the README says, with config/crd")
+		runner.FailStep("expected a running Torpor, found none: install it as described in the README, with config/crd")
 	}
 	d.kubectl("create", "namespace", namespace)
 	d.OnCleanUp(func() { d.kubectl("delete", "namespace", namespace) })
@@ -145,7 +145,7 @@ func (d *mysqlDemo) deleteMySQLCluster() {
 	d.PrintObserved("kubectl delete mysqlcluster %s: its pods, volumes and Services are gone", clusterName)
 }
 
-// replicaIndexes are the replicas of the primary, the instances 1 and 2, as long as nothing happened to the first.
+// replicaIndexes returns the replicas, instances 1 and 2, while the first instance is the primary.
 func replicaIndexes() []int { return []int{1, 2} }
 
 func (d *mysqlDemo) writeRow() {
@@ -194,11 +194,11 @@ func (d *mysqlDemo) advanceReplicas() {
 			}
 		}
 	})
-	d.PrintObserved("nobody has interfered: the SQL threads are stopped as they were")
+	d.PrintObserved("nothing has interfered: the SQL threads are still stopped")
 }
 
 func (d *mysqlDemo) startClustering() {
-	d.BeginStep("The DBA hands the cluster back")
+	d.BeginStep("The DBA starts clustering again")
 	d.showMoco("start", "clustering", clusterName, "--wait")
 	d.awaitHealthy()
 	d.showCluster()
@@ -225,14 +225,14 @@ func (d *mysqlDemo) stopReconciliation() {
 	d.showMoco("stop", "reconciliation", clusterName, "--wait")
 	d.kubectl("patch", "mysqlcluster", clusterName, "--type=merge", "-p",
 		`{"spec":{"primaryServiceTemplate":{"metadata":{"labels":{"team":"data"}}}}}`)
-	d.PrintObserved("kubectl patch mysqlcluster %s: the Service of the primary shall have the label team=data", clusterName)
+	d.PrintObserved("kubectl patch mysqlcluster %s: request the label team=data on the Service of the primary", clusterName)
 	label := func(want string) {
 		if got := d.kubectl("get", "service", "moco-"+clusterName+"-primary", "-o", "jsonpath={.metadata.labels.team}"); got != want {
 			runner.FailStep("expected the label team=%s, found %q", want, got)
 		}
 	}
 	d.observeFor(func() { label("") })
-	d.PrintObserved("the Service is as it was")
+	d.PrintObserved("the Service is unchanged")
 	d.showCluster()
 	d.showMoco("start", "reconciliation", clusterName, "--wait")
 	d.Poll("the label", commandLimit, func(context.Context) { label("data") })
@@ -252,7 +252,7 @@ func (d *mysqlDemo) killPrimary() {
 		if now = d.findPrimary(); now == old {
 			runner.FailStep("expected another primary")
 		}
-		// The status may be ahead of the server: only a write proves that it takes writes.
+		// The status may be ahead of the server: only a write proves that it accepts writes.
 		d.runSQL(now, "REPLACE INTO app.t VALUES (3, 'after')")
 	})
 	d.PrintObserved("instance %d takes writes, %.1f s after the kill", now, time.Since(killed).Seconds())
@@ -270,7 +270,7 @@ func (d *mysqlDemo) kubectl(args ...string) string {
 	return d.run(d.config.Kubectl, "", append([]string{"--namespace", namespace}, args...)...)
 }
 
-// kubectlMoco is kubectl moco, whose flags follow its name.
+// kubectlMoco runs kubectl moco, whose flags follow its name.
 func (d *mysqlDemo) kubectlMoco(args ...string) string {
 	program := filepath.Join(filepath.Dir(d.config.Torpor), "kubectl-moco")
 	return d.run(program, "", append([]string{"--namespace", namespace}, args...)...)
@@ -309,7 +309,7 @@ func (d *mysqlDemo) conditionStatus(kind string) string {
 
 func (d *mysqlDemo) findPrimary() int {
 	out := d.kubectl("get", "mysqlcluster", clusterName, "-o", "jsonpath={.status.currentPrimaryIndex}")
-	// A cluster that has just been made has no primary yet.
+	// A new cluster has no primary yet.
 	if out == "" {
 		runner.FailStep("expected a primary in the status, found none")
 	}
@@ -326,7 +326,7 @@ func (d *mysqlDemo) awaitHealthy() {
 	})
 }
 
-// observeFor repeats f for a while, up to its first error.
+// observeFor repeats f for a while, until its first error.
 func (d *mysqlDemo) observeFor(f func()) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

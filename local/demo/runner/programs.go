@@ -26,7 +26,7 @@ const (
 	stopLimit  = 40 * time.Second
 )
 
-// Program is one that runs until the demo cleans up.
+// Program is a program that runs until the demo cleans up.
 type Program struct {
 	*process.Process
 
@@ -67,7 +67,7 @@ func (p *Program) failEarlyEnd() {
 	}
 }
 
-// AwaitLogLine waits until the log of the program has a line with the prefix, and returns what follows it.
+// AwaitLogLine waits until the log of the program has a line with the prefix, and returns the rest of that line.
 func (r *Runner) AwaitLogLine(p *Program, prefix string) (found string) {
 	r.Poll("", readyLimit, func(context.Context) {
 		text, err := os.ReadFile(p.log)
@@ -94,18 +94,18 @@ func (r *Runner) AwaitReady(p *Program, address string) {
 	})
 }
 
-// CommandLine is a command line with what it finds when it runs.
+// CommandLine is a command line with its environment.
 type CommandLine struct {
 	Program string
 	Args    []string
-	// Env is added to the environment; Stdin is what it reads.
+	// Env is added to the environment; Stdin is the standard input.
 	Env   []string
 	Stdin string
-	// Limit is above what the command takes.
+	// Limit is above the duration of the command.
 	Limit time.Duration
 }
 
-// RunCommand runs a command as a person does who has all programs on the PATH, and returns what it printed.
+// RunCommand runs a command with all programs on the PATH, and returns its output.
 func (r *Runner) RunCommand(c CommandLine) string {
 	ctx, cancel := context.WithTimeout(r.Context, c.Limit)
 	defer cancel()
@@ -124,7 +124,7 @@ func (r *Runner) RunCommand(c CommandLine) string {
 	return strings.TrimSpace(out.String())
 }
 
-// FetchURL gets what is served at a URL.
+// FetchURL returns the body at a URL.
 func FetchURL(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {

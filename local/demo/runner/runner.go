@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runner is what the demos share: they do steps in order, start programs and stop them again, run commands and
-// print what they observe.
+// Package runner contains the common code of the demos: they perform steps in order, start and stop programs, run
+// commands and print observations.
 package runner
 
 import (
@@ -18,18 +18,18 @@ import (
 	"github.com/torpor-dev/torpor/local/cloud/process"
 )
 
-// Config is where a demo finds its programs and what it prints to.
+// Config defines where a demo finds its programs and where it prints.
 type Config struct {
-	// Dir keeps everything that is made.
+	// Dir is the folder for all created files.
 	Dir string
 	// Local, Torpor and Kubectl are the programs.
 	Local, Torpor, Kubectl string
-	// Out gets the transcript; Colour allows escape sequences in it.
+	// Out receives the transcript; Colour allows escape sequences in it.
 	Out    io.Writer
 	Colour bool
 }
 
-// FilePath is the path of a file below the folder of the demo.
+// FilePath returns the path of a file below the folder of the demo.
 func (c Config) FilePath(elem ...string) string {
 	return filepath.Join(append([]string{c.Dir}, elem...)...)
 }
@@ -38,9 +38,9 @@ func (c Config) FilePath(elem ...string) string {
 type Runner struct {
 	*Transcript
 
-	// Context ends the steps; what cleans up after them goes on.
+	// Context ends the steps; cleaning up continues after that.
 	Context context.Context
-	// Kubeconfig is what commands find in their environment.
+	// Kubeconfig is in the environment of commands.
 	Kubeconfig string
 
 	config   Config
@@ -49,7 +49,7 @@ type Runner struct {
 	cleanups []func()
 }
 
-// NewRunner makes the runner of a demo, whose paths it makes absolute.
+// NewRunner returns the runner of a demo, and makes the given paths absolute.
 func NewRunner(ctx context.Context, c *Config, paths ...*string) (*Runner, error) {
 	for _, path := range append(paths, &c.Dir, &c.Local, &c.Torpor, &c.Kubectl) {
 		absolute, err := filepath.Abs(*path)
@@ -69,32 +69,32 @@ func NewRunner(ctx context.Context, c *Config, paths ...*string) (*Runner, error
 	}, nil
 }
 
-// EmptyDir removes what an earlier run has left in the folder.
+// EmptyDir removes the files of an earlier run.
 func (r *Runner) EmptyDir() {
 	if err := errors.Join(os.RemoveAll(r.config.Dir), os.MkdirAll(r.config.Dir, 0o700)); err != nil {
 		FailStep("empty demo folder: %w", err)
 	}
 }
 
-// Demo is what a runner does and prints.
+// Demo describes a demo.
 type Demo struct {
 	Steps []func()
-	// Duration is about how long the steps take, for who interrupts them.
+	// Duration is the approximate duration of the steps; it is shown after an interrupt.
 	Duration string
-	// LastStep is the title of the cleaning up, which is done whatever happened before.
+	// LastStep is the title of the clean-up, which always runs.
 	LastStep string
-	// VerifyCleanUp is called when all that was started has been stopped; nil verifies nothing.
+	// VerifyCleanUp is called after everything was stopped; nil verifies nothing.
 	VerifyCleanUp func()
-	// Summary ends the last line; nil adds nothing to it.
+	// Summary is appended to the last line; nil appends nothing.
 	Summary func() string
 }
 
-// RunDemo does all steps and cleans up. It returns nil only if all of it was observed.
+// RunDemo performs all steps and cleans up. It returns nil only if everything was observed.
 func (r *Runner) RunDemo(d Demo) error {
 	err := RunSteps(d.Steps...)
 	switch {
 	case r.Context.Err() != nil:
-		err = fmt.Errorf("interrupted; expected to be let through to the end, which takes about %s", d.Duration)
+		err = fmt.Errorf("interrupted; expected to run to the end, which takes about %s", d.Duration)
 	case err != nil:
 		err = fmt.Errorf("step %d: %w; logs are in %s", r.StepCount(), err, r.config.Dir)
 	}
@@ -110,11 +110,11 @@ func (r *Runner) RunDemo(d Demo) error {
 	if d.Summary != nil {
 		summary = d.Summary()
 	}
-	fmt.Fprintf(r.Out, "\nAll of it was observed, in %.0f seconds%s.\n", time.Since(r.began).Seconds(), summary)
+	fmt.Fprintf(r.Out, "\nEverything was observed, in %.0f seconds%s.\n", time.Since(r.began).Seconds(), summary)
 	return nil
 }
 
-// RunSteps does the steps one after the other, up to the first that fails.
+// RunSteps runs the steps in order, until the first one that fails.
 func RunSteps(steps ...func()) (err error) {
 	defer func() {
 		switch found := recover().(type) {
@@ -131,25 +131,25 @@ func RunSteps(steps ...func()) (err error) {
 	return nil
 }
 
-// stepError ends a step from wherever it is found, as a failed test ends.
+// stepError ends a step from any depth, as a failed test ends.
 type stepError struct{ error }
 
 // FailStep ends the step, or the attempt of a Poll.
 func FailStep(format string, args ...any) { panic(stepError{fmt.Errorf(format, args...)}) }
 
-// ExpectNoError ends the step, or the attempt of a Poll, at an error.
+// ExpectNoError ends the step, or the attempt of a Poll, if there is an error.
 func ExpectNoError(err error) {
 	if err != nil {
 		panic(stepError{err})
 	}
 }
 
-// OnCleanUp registers what undoes a step; the last registered is the first to be done.
+// OnCleanUp registers a function that undoes a step; the last one registered runs first.
 func (r *Runner) OnCleanUp(undo func()) { r.cleanups = append(r.cleanups, undo) }
 
-// CleanUp undoes the steps, also after an interrupt.
+// CleanUp undoes the steps, even after an interrupt.
 func (r *Runner) CleanUp() error {
-	// What undoes a step must run to its end when the steps were interrupted.
+	// Clean-up functions must run to their end after an interrupt of the steps.
 	r.Context = context.WithoutCancel(r.Context)
 	var errs []error
 	for _, undo := range slices.Backward(r.cleanups) {
@@ -160,7 +160,7 @@ func (r *Runner) CleanUp() error {
 	return errors.Join(errs...)
 }
 
-// Poll repeats an attempt until nothing in it fails. A long wait prints what it waits for.
+// Poll repeats an attempt until it succeeds. A long wait prints the description.
 func (r *Runner) Poll(what string, limit time.Duration, attempt func(context.Context)) {
 	within, cancel := context.WithTimeout(r.Context, limit)
 	defer cancel()
@@ -169,7 +169,7 @@ func (r *Runner) Poll(what string, limit time.Duration, attempt func(context.Con
 	notice := time.NewTicker(noticeInterval)
 	defer notice.Stop()
 	for {
-		// An attempt that hangs, at an API server that is being started, must not use up the whole limit.
+		// A hanging attempt, at an API server that is starting, must not use up the whole limit.
 		ctx, done := context.WithTimeout(within, attemptLimit)
 		err := RunSteps(func() { attempt(ctx) })
 		done()
@@ -202,9 +202,9 @@ const (
 	secondsFormat  = "%6.1fs"
 )
 
-// Transcript is what a demo prints.
+// Transcript is the output of a demo.
 type Transcript struct {
-	// Out gets it; Colour allows escape sequences in it.
+	// Out receives the output; Colour allows escape sequences in it.
 	Out    io.Writer
 	Colour bool
 
@@ -212,7 +212,7 @@ type Transcript struct {
 	stepBegan time.Time
 }
 
-// permanentError is an error that no further try can mend.
+// permanentError is an error that another try cannot fix.
 type permanentError struct{ error }
 
 func (t *Transcript) paint(escape, text string) string {
@@ -229,20 +229,20 @@ func (t *Transcript) BeginStep(title string) {
 	fmt.Fprintf(t.Out, "\n%s\n", t.paint(escapeBold, fmt.Sprintf("%d. %s", t.steps, title)))
 }
 
-// StepCount is how many steps have begun.
+// StepCount returns the number of steps that have begun.
 func (t *Transcript) StepCount() int { return t.steps }
 
-// PrintObserved prints what was observed, and how long into the step.
+// PrintObserved prints an observation, with the time since the beginning of the step.
 func (t *Transcript) PrintObserved(format string, args ...any) {
 	fmt.Fprintf(t.Out, secondsFormat+" %s %s\n", time.Since(t.stepBegan).Seconds(), t.paint(escapeGreen, "✓"), fmt.Sprintf(format, args...))
 }
 
-// AddNote prints what helps to understand the rest.
+// AddNote prints an explanation.
 func (t *Transcript) AddNote(format string, args ...any) {
 	fmt.Fprintf(t.Out, secondsFormat+"   %s\n", time.Since(t.stepBegan).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// QuoteOutput prints what a program has printed.
+// QuoteOutput prints the output of a program.
 func (t *Transcript) QuoteOutput(text string) {
 	for line := range strings.Lines(text) {
 		fmt.Fprintf(t.Out, "          %s\n", strings.TrimRight(line, "\n"))

@@ -39,7 +39,7 @@ func newPodCluster(t *testing.T) podCluster {
 		t.Skip("no MySQL: TORPOR_MYSQL is not what make mysql makes; run make e2e-pods on a Debian machine")
 	}
 	w := podCluster{t: t, dir: filepath.Join(t.TempDir(), "pods"), local: local, parts: parts, sql: sql}
-	w.down() // What something killed has left here earlier is not to be mistaken for the machine's own.
+	w.down() // Leftovers of a killed run must not be mistaken for the machine's own.
 	return w
 }
 
@@ -90,7 +90,7 @@ func (w podCluster) expectEqual(what, got, want string) {
 	}
 }
 
-// The steps build on each other, and together they take as long as the slowest test may.
+// TestPods has steps that build on each other; together they take as long as the slowest test may.
 func TestPods(t *testing.T) {
 	w := newPodCluster(t)
 	before := readTraces(w)
@@ -117,7 +117,7 @@ func TestPods(t *testing.T) {
 	readTraces(w).expectSame(t, before, "after pods down")
 }
 
-// TestPowerCut kills the process that everything hangs on.
+// TestPowerCut kills the main process.
 func TestPowerCut(t *testing.T) {
 	w := newPodCluster(t)
 	before := readTraces(w)
@@ -131,7 +131,7 @@ func TestPowerCut(t *testing.T) {
 	readTraces(w).expectSame(t, before, "after a power cut and pods down")
 }
 
-// expectGreeting dials a server from the machine around the node.
+// expectGreeting dials a server from the machine that runs the node.
 func (w podCluster) expectGreeting(ip string) {
 	w.t.Helper()
 	conn, err := net.DialTimeout("tcp", net.JoinHostPort(ip, "3306"), limit)
@@ -225,7 +225,8 @@ func readFile(t *testing.T, name string) string {
 
 type machineTraces map[string][]string
 
-// readTraces reads the machine. Other programs live on it too, so processes count when they mention the test's folders.
+// readTraces reads the machine's state. Other programs run on it too, so that processes count only if they mention
+// the test's folders.
 func readTraces(w podCluster) machineTraces {
 	w.t.Helper()
 	found := machineTraces{
@@ -258,7 +259,7 @@ func readTraces(w podCluster) machineTraces {
 	return found
 }
 
-// expectSame compares with what was there before. What the kernel buries, it buries in its own time.
+// expectSame compares with the earlier state. The kernel removes some things with a delay.
 func (t machineTraces) expectSame(tb testing.TB, before machineTraces, when string) {
 	tb.Helper()
 	for kind, was := range before {
@@ -289,7 +290,7 @@ func nodeNamespaces() []string {
 	return slices.Compact(found)
 }
 
-// filterRules are the packet filter's rules of the machine, as the fetched tool sees them.
+// filterRules returns the machine's packet filter rules, as the fetched tool prints them.
 func filterRules(parts string) string {
 	libraries, _ := filepath.Glob(filepath.Join(parts, "usr/lib/*-linux-gnu"))
 	cmd := exec.Command(filepath.Join(parts, "usr/sbin/nft"), "list", "ruleset")

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command webapp is the app of the tests with real pods: it answers with its environment on $PORT, and misbehaves on request.
+// Command webapp is the app of the tests with real pods: it answers with its environment on $PORT, and misbehaves on
+// request.
 //
-// $STOP_DELAY is how long it goes on answering after SIGTERM, $EXIT the status that it ends with at once, $EAT how many MiB
-// of memory it takes, and $SICK makes its health check fail from the start on.
+// $STOP_DELAY is how long it keeps answering after SIGTERM, $EXIT makes it exit at once with that status, $EAT is the
+// MiB of memory that it takes, and $SICK makes its health check fail from the start.
 package main
 
 import (
@@ -51,10 +52,10 @@ func runApp() error {
 		return fmt.Errorf("listen on $PORT: %w", err)
 	}
 	server := &http.Server{Handler: newApp(listener).routes(), ReadHeaderTimeout: headerLimit}
-	go func() { _ = server.Serve(listener) }() // POST /deaf closes the listener, and the app runs on.
+	go func() { _ = server.Serve(listener) }() // POST /deaf closes the listener, and the app keeps running.
 	fmt.Printf("listens on %s\n", listener.Addr())
 	<-stopping.Done()
-	fmt.Printf("was told to end, and answers for another %s\n", delay)
+	fmt.Printf("got SIGTERM, and answers for another %s\n", delay)
 	time.Sleep(delay)
 	ctx, cancel := context.WithTimeout(context.Background(), headerLimit)
 	defer cancel()
@@ -74,7 +75,7 @@ func exitWithStatus(status string) error {
 	return nil
 }
 
-// takeMemory takes memory and keeps none of it, once it was had.
+// takeMemory allocates memory, and releases it after use.
 func takeMemory(mebibytes string) error {
 	n, err := strconv.Atoi(mebibytes)
 	if err != nil {
@@ -115,7 +116,7 @@ func (a *webApp) routes() http.Handler {
 	return mux
 }
 
-// showEnvironment answers with all that the instance was given, by which a test knows who answers.
+// showEnvironment answers with the environment of the instance, by which a test identifies it.
 func (a *webApp) showEnvironment(w http.ResponseWriter, _ *http.Request) {
 	all := map[string]string{}
 	for _, pair := range os.Environ() {
@@ -123,7 +124,7 @@ func (a *webApp) showEnvironment(w http.ResponseWriter, _ *http.Request) {
 		all[name] = value
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(all) // A client that has gone away needs no answer.
+	_ = json.NewEncoder(w).Encode(all) // A client that has disconnected needs no answer.
 }
 
 func (a *webApp) serveHealth(w http.ResponseWriter, _ *http.Request) {
