@@ -1,90 +1,145 @@
-# Thin on purpose: every target is one or two commands. `make help` lists them.
-BIN     := $(shell mkdir -p .cache/bin)$(CURDIR)/.cache/bin
-KUBE    := v1.36.3
-VERSION := $(foreach p,component-base/version client-go/pkg/version,-X k8s.io/$p.gitVersion=$(KUBE)) $(foreach n,Major=1 Minor=36,-X k8s.io/component-base/version.git$n)
-BUILD   := CGO_ENABLED=0 go build -trimpath -ldflags="-s -w"
-# Where the tests find the programs that they start. A test whose variable is missing skips and names it, as in `make unit`.
-PARTS   := KUBEBUILDER_ASSETS=$(BIN) TORPOR_LOCAL=$(BIN)/local TORPOR_BINARY=$(BIN)/torpor TORPOR_S3=$(BIN)/versitygw TORPOR_HELM=$(BIN)/helm \
-  TORPOR_MYSQL=$(CURDIR)/.cache/mysql TORPOR_NODE=$(CURDIR)/.cache/node TORPOR_NOVA=$(CURDIR)/.cache/nova TORPOR_LIBVIRT=$(CURDIR)/.cache/libvirt TORPOR_ENGINE=$(CURDIR)/.cache/engine TORPOR_BMC=$(CURDIR)/.cache/bmc TORPOR_GUEST=$(CURDIR)/.cache/guest
-$(foreach part,$(PARTS),$(eval export $(part))) # In the environment: tests look for processes by their command lines.
-GOTEST  := go test -race -shuffle=on -timeout=60m -vet=off -ldflags=-s # Vet is in `make verify`; of symbols a stack trace needs none.
-GOBENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench go test -v -count=1 -timeout=60m
+# One target for each thing that a person types; `make help` lists them. .ci has the scripts.
+BIN := $(CURDIR)/.cache/bin
+KUBE := v1.36.3
+KUBE_FLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBE) \
+	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36
+LOCAL_FLAGS := -trimpath -ldflags="-s -w $(KUBE_FLAGS)" -o $(BIN)/ .
+BUILD := CGO_ENABLED=0 go build -trimpath
+STRIPPED := -ldflags="-s -w"
+GO_TEST := .ci/with-parts go test -v -count=1 -timeout=60m
+BENCH_DIR := $(CURDIR)/.cache/bench
+GO_BENCH := TORPOR_BENCH=1 TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST)
 MAKEFLAGS += --no-print-directory
-.PHONY: $(shell sed -nE 's/^([a-z0-9 -]+):( .*)?$$/\1/p' $(firstword $(MAKEFILE_LIST)))
+.PHONY: help local node-parts torpor kubectl-moco kubectl-torpor mysql nova libvirt guest engine bmc s3 helm release \
+	image plugins bundle chart demo demo-hibernate demo-record demo-cf demo-mysql up down pods-up pods-down \
+	unit test test-full test-loaded test-run test-foreign test-hostile test-release test-tutorials test-outside \
+	e2e e2e-pods run-e2e-pods e2e-clouds e2e-machines bench bench-hibernate bench-fleet bench-conditional bench-mysql \
+	bench-restart bench-sync bench-record bench-page soak soak-mysql soak-conditional \
+	generate fmt lint tidy subjects verify
 
 help: ## List the targets
-	@awk -F': .*## |: ## ' '/^[a-z0-9 -]+:.* ## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-local: ## Build this machine's control plane, nodes and cloud into .cache/bin (the first time: five minutes)
-	@[ -x $(BIN)/local ] || echo "building Kubernetes $(KUBE) from source: about five minutes the first time, cached afterwards"
-	@cd local && $(BUILD) -ldflags="-s -w $(VERSION)" -o $(BIN)/local .
-	@cd $(BIN) && for name in etcd kube-apiserver kubectl kubelet kube-proxy; do ln -sf local $$name; done
+	@awk -F': .*## |: ## ' '/^[a-z0-9 -]+:.* ## / {printf "  %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ Programs
+
+local: ## Build this machine's control plane, nodes and cloud into .cache/bin (first time: ten minutes)
+	@cd local && if [ -x $(BIN)/local ]; then CGO_ENABLED=0 go build $(LOCAL_FLAGS); else \
+		echo "building Kubernetes $(KUBE) from source: about ten minutes on two cores the first time"; \
+		CGO_ENABLED=0 ../.ci/build-with-progress kubernetes $(LOCAL_FLAGS); fi
+	@cd $(BIN) && for name in etcd kube-apiserver kubectl kubelet kube-proxy; do [ -e $$name ] || ln -s local $$name; done
 node-parts: local ## Fetch containerd and its companions into .cache/node and build CoreDNS; installs nothing
-	@cd local && $(BUILD) -o $(BIN) ./pause ./podcluster/webapp
-	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time, cached afterwards"; cd local/dns && $(BUILD) -o $(BIN)/coredns .
+	@cd local && $(BUILD) $(STRIPPED) -o $(BIN)/ ./pause ./podcluster/webapp
+	@[ -x $(BIN)/coredns ] || echo "building CoreDNS from source: about two minutes the first time"
+	@cd local/dns && $(BUILD) $(STRIPPED) -o $(BIN)/coredns .
 	@$(BIN)/local node-parts --dir .cache/node
 torpor kubectl-moco kubectl-torpor: ## Build the manager, or a plugin of kubectl, into .cache/bin
-	@$(BUILD) -o $(BIN)/$@ ./cmd/$@
-mysql nova libvirt guest engine bmc: local ## Fetch a real MySQL server, OpenStack's nova, libvirt with QEMU, the system of its guests, Docker or a BMC into .cache; installs nothing
+	@$(BUILD) $(STRIPPED) -o $(BIN)/ ./cmd/$@
+mysql nova libvirt guest engine bmc: local ## Fetch a real part of the tests into .cache; installs nothing
 	@$(BIN)/local $@ --dir .cache/$@ --optional
-s3 helm release: ## Build versitygw, the S3 server of the tests; helm; or krew and OLM's validator, into .cache/bin (the first time: two minutes)
-	@$(BUILD) -modfile=go.$@.mod -o $(BIN)/ tool
-image plugins bundle chart: ## Build Torpor's image without Docker, the plugins with krew's manifests, the bundle for OLM, or the chart's archive, into .cache/release
+s3 helm release: ## Build versitygw, helm, or krew and OLM's validator, into .cache/bin
+	@$(BUILD) $(STRIPPED) -modfile=go.$@.mod -o $(BIN)/ tool
+image plugins bundle chart: ## Build a part of a release into .cache/release, without Docker
 	@go run ./cmd/release $@ --dir .cache/release $(RELEASE)
-demo: ## See it work: NAME=hibernate (default), record, cf or mysql (as root on Debian, or DEMO=--kubeconfig=FILE)
-bench: ## Measure: NAME=hibernate (default, 6 min), fleet (15), conditional (30; BENCH=--quick: 4), mysql (15), restart (12), sync (1), record (6) or page (2)
-soak: ## Break things at random and look for what is lost: NAME=mysql (default, 20 min) or conditional (10), SOAK=20m SEED=1
-demo bench soak:
-	@$(MAKE) $@-$(or $(NAME),$(if $(filter soak,$@),mysql,hibernate))
+
+##@ Demos
+
+demo: ## See it work: NAME=hibernate (default), record, cf or mysql (as root on Debian, or DEMO=--kubeconfig=F)
+	@$(MAKE) demo-$(or $(NAME),hibernate)
 demo-hibernate demo-record demo-cf: local torpor kubectl-torpor
 	@$(BIN)/local $@ --dir .cache/$@
-demo-mysql: kubectl-moco torpor $(if $(findstring --kubeconfig,$(DEMO)),local,node-parts mysql)
+demo-mysql: kubectl-moco torpor $(if $(filter --kubeconfig%,$(DEMO)),local,node-parts mysql)
 	@$(BIN)/local $@ --dir .cache/$@ $(DEMO)
-bench-hibernate bench-fleet: local torpor
-	@$(BIN)/local $@ --dir .cache/bench/stage --out .cache/bench/$(if $(findstring fleet,$@),fleet,hibernate-one).json $(BENCH)
-bench-conditional soak-conditional: local
-	@cd conditional/bench && go run $(if $(findstring soak,$@),-race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1),. --out $(CURDIR)/.cache/bench/conditional.json $(BENCH))
-bench-mysql: local torpor mysql s3
-	@$(GOBENCH) ./internal/e2e/mysql -run 'TestBench$$'
-bench-restart bench-sync bench-record: local torpor
-	@$(GOBENCH) ./internal/$(or $(if $(findstring sync,$@),syncset/controller),$(if $(findstring record,$@),e2e/record),e2e/cf) -run 'TestBench(Restart|Sync|Record)$$'
-soak-mysql: local mysql
-	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GOBENCH) ./internal/e2e/mysql -run 'TestSoak$$'
-up: local torpor ## Run a hub, a cloud, a cluster and torpor, until `make down`; UP=--apps a hub, a gateway, torpor and an app
+up: local torpor ## Run a hub, a cloud, a cluster and torpor, until `make down`; UP=--apps runs an app instead
+	@$(BIN)/local up --dir .cache/up $(UP)
+down: local ## Stop what `make up` runs
+	@$(BIN)/local down --dir .cache/up
 pods-up: node-parts torpor mysql ## As root on Debian: run a cluster with real pods, until `make pods-down`
-up down pods-up pods-down:
-	@$(BIN)/local $(subst -, ,$@) --dir .cache/$(or $(findstring pods,$@),up) $(if $(filter up,$@),$(UP))
+	@$(BIN)/local pods up --dir .cache/pods
+pods-down: local ## Stop what `make pods-up` runs
+	@$(BIN)/local pods down --dir .cache/pods
+
+##@ Tests
+
 unit: ## Run the tests that need no cluster and no download (under a minute warm)
-	@unset $(foreach part,$(PARTS),$(firstword $(subst =, ,$(part)))); go test ./... && (cd conditional && go test ./... && cd bench && go test ./...) && cd local && go test ./cloud/... ./figures/... ./loopback/... ./pki/...
-test: local torpor mysql s3 helm ## Run all tests with everything they need (about ten minutes warm)
-	@$(MAKE) --jobs=2 test-torpor test-library # Tests wait more than they work.
-test-torpor:
-	@packages="$$(go list ./...)" && $(GOTEST) -p $(or $(P),3) $$(echo "$$packages" | awk '!/internal\/hibernation$$|clustering\/controller$$/; sub("/e2e/cf$$", "/mysql/clustering/controller")') && cd local && $(GOTEST) -p 1 ./cloud/... ./figures/... ./loopback/... ./pki/... # The two that wait longest run side by side.
-test-library:
-	@cd conditional && $(GOTEST) -p 1 ./... && (cd bench && $(GOTEST) ./...) && cd .. && CGO_ENABLED=0 $(subst -race,-trimpath,$(GOTEST)) ./internal/hibernation
-test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times beside eight busy loops, which end with their shell; P=2 packages at once, without the race detector, which `make test` has
-	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; for i in $$(seq $(or $(N),1)); do $(MAKE) test P=$(or $(P),2) GOTEST="CGO_ENABLED=0 $(subst -race,-trimpath,$(GOTEST))" || exit; done
+	@go test ./...
+	@cd conditional && go test ./... && cd bench && go test ./...
+	@cd local && go test ./cloud/... ./figures/... ./loopback/... ./pki/...
+test: local torpor mysql s3 helm ## Run all tests with everything they need; what did not change comes from the cache
+	@.ci/with-parts .ci/test
+test-full: local torpor mysql s3 helm ## Run all tests with the race detector, at every fault point, in random order
+	@.ci/with-parts .ci/test full
+test-loaded: local torpor mysql s3 helm ## Run all tests N=1 times next to eight busy loops, which end with their shell
+	@for i in $$(seq 8); do while kill -0 $$$$; do :; done 2>/dev/null & done; \
+		for i in $$(seq $(or $(N),1)); do .ci/with-parts .ci/test loaded || exit; done
 test-run: local torpor mysql s3 helm ## Run one test with everything it needs: PKG=./internal/e2e RUN=TestName
-	@$(GOTEST) -v -count=1 $(PKG) -run '$(RUN)'
-test-release: release helm
-test-tutorials: node-parts kubectl-torpor kubectl-moco
-test-foreign test-hostile test-release test-tutorials: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi; beside hostile callers and servers; what krew, OLM and helm say of a release; or the tutorials
-	@TORPOR_TUTORIALS=1 go test -v -count=1 -timeout=60m ./internal/e2e/$(@:test-%=%)
-test-outside bench-page: local ## See the page in Chromium, and Torpor as Prometheus, Argo CD and kstatus see it; or measure the page
-	@TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench .ci/test-outside $@
-e2e: local torpor mysql e2e-pods ## Run the end-to-end tests at every fault point, and those with real pods
-	@TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/e2e && TORPOR_E2E=full $(GOTEST) -v -count=1 ./internal/mysql/clustering/controller -run 'TestKilled'
-e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes); elsewhere say why not
+	@$(GO_TEST) $(PKG) -run '$(RUN)'
+test-foreign: local torpor mysql ## Run the stories with the CRDs of Hive, MOCO and Korifi
+	@$(GO_TEST) ./internal/e2e/foreign
+test-hostile: local torpor mysql ## Run the stories with hostile callers and servers
+	@$(GO_TEST) ./internal/e2e/hostile
+test-release: local torpor mysql release helm ## Check the parts of a release with krew, OLM's validator and helm
+	@$(GO_TEST) ./internal/e2e/release
+test-tutorials: local torpor mysql node-parts helm kubectl-torpor kubectl-moco ## As root on Debian: run the tutorials
+	@TORPOR_TUTORIALS=1 $(GO_TEST) ./internal/e2e/tutorials
+test-outside: local ## See the page in Chromium, and Torpor as Prometheus, Argo CD and kstatus see it
+	@.ci/with-parts .ci/test-outside
+e2e: local torpor mysql ## Kill processes at every fault point, and run the tests with real pods
+	@TORPOR_E2E=full $(GO_TEST) ./internal/e2e
+	@TORPOR_E2E=full $(GO_TEST) ./internal/mysql/clustering/controller -run 'TestKilled'
+	@$(MAKE) e2e-pods
+e2e-pods: ## As root on Debian: run the tests with real pods (about nine minutes); elsewhere print why not
 	@if why="$$(.ci/pods-can-run)"; then $(MAKE) run-e2e-pods; else echo "NOT RUN: the tests with real pods: $$why"; fi
 run-e2e-pods: node-parts torpor kubectl-moco mysql s3
-	@cd local && $(GOTEST) -v -count=1 -p 1 ./podcluster/e2e && cd .. && TORPOR_E2E=pods $(GOTEST) -v -count=1 ./internal/e2e/pods
-e2e-clouds e2e-machines: libvirt torpor ## Run the tests of clouds with Debian's nova, libvirtd, Docker (as root) and OpenIPMI's BMC, and time them; or, as root, a cluster of virtual machines
-	@$(MAKE) $(if $(findstring clouds,$@),nova engine bmc,guest) && TORPOR_E2E=$(@:e2e-%=%) TORPOR_BENCH_DIR=$(CURDIR)/.cache/bench $(GOTEST) -v -count=1 -p 1 $(if $(findstring clouds,$@),./internal/cloud/... -run 'Contract|Nova|Real|Hibernates',./internal/e2e/machines)
+	@.ci/with-parts .ci/test pods
+e2e-clouds: libvirt nova engine bmc torpor ## Run the tests of clouds with real parts, Docker's as root, and time them
+	@TORPOR_E2E=clouds TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) -p 1 ./internal/cloud/... \
+		-run 'Contract|Nova|Real|Hibernates'
+e2e-machines: libvirt guest torpor ## As root: hibernate a cluster of virtual machines
+	@TORPOR_E2E=machines TORPOR_BENCH_DIR=$(BENCH_DIR) $(GO_TEST) ./internal/e2e/machines
+
+##@ Measurements
+
+bench: ## Measure: NAME=hibernate (default), fleet, conditional, mysql, restart, sync, record or page
+	@$(MAKE) bench-$(or $(NAME),hibernate)
+bench-hibernate: local torpor
+	@$(BIN)/local $@ --dir $(BENCH_DIR)/stage --out $(BENCH_DIR)/hibernate-one.json $(BENCH)
+bench-fleet: local torpor
+	@$(BIN)/local $@ --dir $(BENCH_DIR)/stage --out $(BENCH_DIR)/fleet.json $(BENCH)
+bench-conditional: local
+	@cd conditional/bench && $(CURDIR)/.ci/with-parts go run . --out $(BENCH_DIR)/conditional.json $(BENCH)
+bench-mysql: local torpor mysql s3
+	@$(GO_BENCH) ./internal/e2e/mysql -run 'TestBench$$'
+bench-restart: local torpor
+	@$(GO_BENCH) ./internal/e2e/cf -run 'TestBenchRestart$$'
+bench-sync: local torpor
+	@$(GO_BENCH) ./internal/syncset/controller -run 'TestBenchSync$$'
+bench-record: local torpor
+	@$(GO_BENCH) ./internal/e2e/record -run 'TestBenchRecord$$'
+bench-page: local
+	@TORPOR_BENCH_DIR=$(BENCH_DIR) .ci/with-parts .ci/test-outside bench-page
+soak: ## Inject random faults and check for losses: NAME=mysql (default) or conditional, SOAK=20m SEED=1
+	@$(MAKE) soak-$(or $(NAME),mysql)
+soak-mysql: local mysql
+	@TORPOR_SOAK=$(or $(SOAK),20m) TORPOR_SEED=$(SEED) $(GO_BENCH) ./internal/e2e/mysql -run 'TestSoak$$'
+soak-conditional: local
+	@cd conditional/bench && $(CURDIR)/.ci/with-parts go run -race . --soak=$(or $(SOAK),10m) --seed=$(or $(SEED),1)
+
+##@ The house
+
 generate: ## Regenerate deep copies, CRDs, RBAC, the state diagrams and the generated pages
 	@.ci/generate
-fmt lint: ## Format or lint all modules
-	@for module in . conditional conditional/bench local local/dns; do (cd $$module && go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint $(@:lint=run) -c $(CURDIR)/.golangci.yml ./...) || exit 1; done
+fmt: ## Format all modules
+	@.ci/in-modules go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint fmt -c $(CURDIR)/.golangci.yml ./...
+lint: ## Lint all modules
+	@.ci/in-modules go tool -modfile=$(CURDIR)/go.tools.mod golangci-lint run -c $(CURDIR)/.golangci.yml ./...
 tidy: ## Tidy all modules
-	@for module in . conditional conditional/bench conditional/examples/stock local local/dns internal/outside/browser internal/outside/observers; do (cd $$module && go mod tidy) || exit 1; done
+	@.ci/in-modules go mod tidy
+	@cd conditional/examples/stock && go mod tidy
+	@cd internal/outside/browser && go mod tidy
+	@cd internal/outside/observers && go mod tidy
+subjects: ## Check the subjects of commits: SINCE=REF (default: the last commit only)
+	@SINCE="$(SINCE)" .ci/check-subjects
 verify: generate tidy lint ## Regenerate, tidy, lint and check the house laws; fails if that changes what is committed
 	@go test -count=1 ./internal/arch
-	@git diff --exit-code && test -z "$$(git status --porcelain)" || { git status --short; echo "expected a clean tree"; exit 1; }
+	@git diff --exit-code && test -z "$$(git status --porcelain)" || \
+		{ git status --short; echo "expected a clean tree"; exit 1; }

@@ -97,7 +97,8 @@ func TestPathsInDocumentsExist(t *testing.T) {
 	}
 }
 
-// A test in backticks, with or without the name of a row, is there: who reads that something is tested can look.
+// A test in backticks, with or without the name of a row, exists: a reader who is referred to a test can find
+// it.
 func TestTestsInDocumentsExist(t *testing.T) {
 	names, texts := map[string]bool{}, strings.Builder{}
 	function := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
@@ -133,7 +134,7 @@ func TestTestsInDocumentsAreRecognised(t *testing.T) {
 	}
 }
 
-// quotedTests are the tests in backticks.
+// quotedTests returns the tests in backticks.
 func quotedTests(text string) (found []string) {
 	for _, m := range regexp.MustCompile("`(Test[A-Z]\\w*(?:/[^`]+)?)`").FindAllStringSubmatch(text, -1) {
 		found = append(found, m[1])
@@ -152,8 +153,8 @@ func TestPathsInDocumentsAreRecognised(t *testing.T) {
 	}
 }
 
-// quotedPaths are the words in backticks that begin with a folder of this repository, read from its root.
-// A trailing line number, pattern or exported name of Go is no part of the path.
+// quotedPaths returns the words in backticks that begin with a folder of this repository, relative to its
+// root. A trailing line number, pattern or exported name of Go is not part of the path.
 func quotedPaths(text string) []string {
 	folders := []string{"api", "actuator", "conditional", "cmd", "internal", "config", "charts", "docs", "local", ".ci"}
 	quoted := regexp.MustCompile("`([^`\\s]+)`")
@@ -168,7 +169,7 @@ func quotedPaths(text string) []string {
 	return found
 }
 
-// linkTargets are the files that a document links to, without places inside them.
+// linkTargets returns the files that a document links to, without anchors.
 func linkTargets(text string) []string {
 	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	var found []string
@@ -261,7 +262,7 @@ func parseDecision(number, text string) decisionRecord {
 	}
 }
 
-// findNumbers are the four-digit numbers on the lines that match.
+// findNumbers returns the four-digit numbers on the lines that match.
 func findNumbers(text, line string) []string {
 	var found []string
 	for _, l := range regexp.MustCompile(line).FindAllString(text, -1) {

@@ -25,8 +25,8 @@ const referencePage = "docs/reference.md"
 
 type referenceEntry struct{ name, meaning string }
 
-// TestReferencePageSaysWhatTheCodeSays compares docs/reference.md with the names in the code; TORPOR_UPDATE=1 writes it anew.
-// A condition, reason, event, annotation or metric that has no sentence of its own fails.
+// TestReferencePageSaysWhatTheCodeSays compares docs/reference.md with the names in the code; TORPOR_UPDATE=1
+// rewrites it. A condition, reason, event, annotation or metric without a comment fails.
 func TestReferencePageSaysWhatTheCodeSays(t *testing.T) {
 	constants := apiConstants(t)
 	var page strings.Builder
@@ -72,7 +72,8 @@ func writeTable(t *testing.T, page *strings.Builder, title string, entries []ref
 	}
 }
 
-// apiConstants are the string constants of api/ by the last word of their Go names, and the events that features declare.
+// apiConstants returns the string constants of api/ by the last word of their Go names, and the events that
+// features declare.
 func apiConstants(t *testing.T) map[string][]referenceEntry {
 	t.Helper()
 	ending := regexp.MustCompile(`[A-Z][a-z]+$`)
@@ -85,7 +86,7 @@ func apiConstants(t *testing.T) map[string][]referenceEntry {
 		}
 		eachConstant(s.file, func(spec *ast.ValueSpec, comment string) {
 			kind := ending.FindString(spec.Names[0].Name)
-			// The action of an event is the same for many and explains none.
+			// The action of an event is shared by many events and explains none.
 			if event && kind != "Action" {
 				kind = "Event"
 			}
@@ -97,7 +98,7 @@ func apiConstants(t *testing.T) map[string][]referenceEntry {
 	return found
 }
 
-// apiConstantValues are the string constants of each folder of api/ that are one literal.
+// apiConstantValues returns the string constants of each folder of api/ that are one literal.
 func apiConstantValues(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	all := map[string]map[string]string{}
@@ -118,7 +119,7 @@ func apiConstantValues(t *testing.T) map[string]map[string]string {
 	return all
 }
 
-// joinConstants returns the value of a literal, a constant that is known, or a sum of these.
+// joinConstants returns the value of a literal, a known constant, or a sum of these.
 func joinConstants(e ast.Expr, known map[string]string) (string, bool) {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -153,7 +154,7 @@ func eachConstant(file *ast.File, do func(spec *ast.ValueSpec, comment string)) 
 	}
 }
 
-// meaningOf is a doc comment in one line, without the Go name that it begins with.
+// meaningOf returns a doc comment in one line, without the leading Go name.
 func meaningOf(name, doc string) string {
 	line := strings.Join(strings.Fields(doc), " ")
 	for _, prefix := range []string{name + ": ", name + " is ", name + " means that ", name + " "} {
@@ -164,7 +165,8 @@ func meaningOf(name, doc string) string {
 	return line
 }
 
-// metricEntries are the names and helps in every metrics.go: the first two literals of a description, or the fields Name and Help.
+// metricEntries returns the names and helps in every metrics.go: the first two literals of a description, or
+// the fields Name and Help.
 func metricEntries(t *testing.T) []referenceEntry {
 	t.Helper()
 	var found []referenceEntry
@@ -180,7 +182,7 @@ func metricEntries(t *testing.T) []referenceEntry {
 		}
 		for i, value := range texts {
 			if strings.HasPrefix(s.path, "conditional/") && strings.HasPrefix(value, "_") {
-				value = "torpor_gate" + value // As the manager asks the library.
+				value = "torpor_gate" + value // The manager sets this prefix in the library.
 			}
 			if (strings.HasPrefix(value, "torpor_") || strings.HasPrefix(value, "moco_")) && i+1 < len(texts) {
 				found = append(found, referenceEntry{value, texts[i+1]})
@@ -201,13 +203,14 @@ func unquote(e ast.Expr) (string, bool) {
 
 const (
 	specFolder = "docs/spec"
-	// generatedSpec divides what is written by hand from what the CRD says.
+	// generatedSpec separates the part written by hand from the part generated from the CRD.
 	generatedSpec = "<!-- generated from config/crd by make generate; do not edit below -->\n"
-	// specDepth is how deep a page shows fields. Below it stand the fields of Pods and claims, which Kubernetes documents.
+	// specDepth is the number of levels of fields that a page shows. Below it are the fields of Pods and
+	// claims, which Kubernetes documents.
 	specDepth = 4
 )
 
-// TestSpecPages compares the second half of each page of docs/spec with its CRD; TORPOR_UPDATE=1 writes it anew.
+// TestSpecPages compares the second half of each page of docs/spec with its CRD; TORPOR_UPDATE=1 rewrites it.
 // A kind without a page, and a page without a kind, fail.
 func TestSpecPages(t *testing.T) {
 	pages := map[string]bool{}

@@ -6,7 +6,7 @@ import "slices"
 
 // importLaw states what one kind of package may import. Packages are paths below the repository, in the go command's patterns.
 type importLaw struct {
-	// packages are those that the law is for. Of several laws that match, the first counts.
+	// packages are the packages that the law is for. If several laws match, the first counts.
 	packages string
 	// reason is shown with every breach.
 	reason string
@@ -53,7 +53,7 @@ func controllerLaw(packages string) importLaw {
 func frontLaw(packages string) importLaw {
 	return importLaw{
 		packages: packages, reason: "people's tools write down what is wanted and ask pure features what it means; controllers act on it",
-		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/stops", "internal/slumber", "internal/stopadapter", "internal/stoppable", "internal/foreignswitch",
+		mayReach: append(publicNames(), "internal/buildinfo", "internal/decision", "internal/statusannotation", "internal/stopcheck", "internal/stoprecord", "internal/hibernation", "internal/mysql/accounts", "internal/mysql/certificates", "internal/mysql/clustering", "internal/mysql/gtid", "internal/mysql/provisioning", "internal/mysql/stops", "internal/slumber", "internal/stopadapter", "internal/stoppable", "internal/foreignswitch", "internal/installation/lease",
 			"internal/cf/revision", "internal/cf/process", "internal/cf/lrp", "internal/cf/podstatus", "internal/cf/route"),
 	}
 }
@@ -126,7 +126,7 @@ func hibernationLaws() []importLaw {
 	}
 }
 
-// targetClients are what dials clusters.
+// targetClients returns the packages that connect to clusters.
 func targetClients() []string {
 	return []string{"internal/hibernation", "internal/hibernation/csr", "internal/hibernation/targetcluster", "internal/stopcheck", "internal/buildinfo", "internal/egress"}
 }
@@ -144,11 +144,11 @@ func targetLaws() []importLaw {
 func slumberLaws() []importLaw {
 	return []importLaw{
 		pureLaw("internal/stopadapter").alsoReaching("internal/stoprecord"),
-		pureLaw("internal/foreignswitch").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stopadapter", "internal/stoppable", "internal/stoprecord"),
+		pureLaw("internal/foreignswitch").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/statusannotation", "internal/stopadapter", "internal/stoppable", "internal/stoprecord"),
 		controllerLaw("internal/foreignswitch/controller").alsoReaching("conditional/...", "internal/cf/revision", "internal/foreignswitch", "internal/hibernation", "internal/stopadapter", "internal/stopadapter/controller", "internal/stoppable"),
 		controllerLaw("internal/stopadapter/controller").alsoReaching("internal/cf/revision", "internal/hibernation", "internal/stopadapter", "internal/stoppable"),
-		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/stoprecord"),
-		pureLaw("internal/slumber").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/stoppable", "internal/stoprecord"),
+		pureLaw("internal/stoppable").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/statusannotation", "internal/stoprecord"),
+		pureLaw("internal/slumber").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/statusannotation", "internal/stoppable", "internal/stoprecord"),
 		controllerLaw("internal/slumber/controller").alsoReaching("internal/cf/revision", "internal/stopadapter", "internal/hibernation", "internal/slumber", "internal/stoppable"),
 	}
 }
@@ -218,16 +218,17 @@ func programLaws() []importLaw {
 		frontLaw("internal/page").alsoReaching("internal/cli/...", "internal/cf/api/authorization", "internal/cf/api/apierrors"),
 		{
 			packages: "internal/installation", reason: "who may act is decided before any feature runs",
-			mayReach: []string{"conditional/..."},
+			mayReach: []string{"conditional/...", "api/torpor/...", "internal/installation/lease"},
 		},
+		pureLaw("internal/installation/lease"),
 		{
 			packages: "internal/uninstall", reason: "what takes Torpor away knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/bulk", "internal/install", "internal/installation", "internal/otherwriter", "internal/stoprecord", "internal/decision"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/bulk", "internal/install", "internal/installation/...", "internal/otherwriter", "internal/stoprecord", "internal/decision"),
 		},
 		pureLaw("internal/preflight").alsoReaching("internal/install"),
 		{
 			packages: "internal/preflight/hub", reason: "what looks before anything is installed knows names and no feature",
-			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/install", "internal/installation", "internal/preflight", "internal/decision"),
+			mayReach: append(publicNames(), "conditional/...", "config/crd", "internal/install", "internal/installation/...", "internal/preflight", "internal/decision"),
 		},
 		{
 			packages: "internal/release/...", reason: "what builds a release reads manifests and programs, and calls no feature",
@@ -277,7 +278,7 @@ func testToolLaws() []importLaw {
 	}
 }
 
-// testOnlyPackages lists what no package outside may link in, whatever its law says.
+// testOnlyPackages lists the packages that no package outside may link in, whatever its law.
 func testOnlyPackages() []string {
 	return []string{"local/...", "internal/arch", "internal/e2e/...", "internal/testenv/...", "actuator/actuatortest"}
 }

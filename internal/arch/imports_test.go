@@ -171,7 +171,7 @@ func listPackages(t *testing.T, module string) []goPackage {
 	return all
 }
 
-// The laws are only worth something if a breach is seen.
+// The laws are only worth something if a breach is detected.
 func TestBreachesAreSeen(t *testing.T) {
 	for name, c := range map[string]struct {
 		at   string

@@ -15,7 +15,7 @@ const (
 	runbooksPage  = "docs/runbooks.md"
 )
 
-// A rule about a metric that nobody has is silent for ever.
+// A rule about a metric that does not exist never fires.
 func TestRulesAndDashboardsKnowTheirMetrics(t *testing.T) {
 	reference := readFile(t, referencePage)
 	for _, file := range []string{rulesFile, dashboardFile} {
@@ -33,7 +33,7 @@ func TestRulesAndDashboardsKnowTheirMetrics(t *testing.T) {
 	}
 }
 
-// Who is called at night is told what to do.
+// Every alert links to a runbook.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	var alerts, links, headings []string
 	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(readFile(t, rulesFile), -1) {

@@ -51,24 +51,16 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// The race detector takes ten times as long for a model, and has nothing to find where one goroutine does everything. What one target of the
-// Makefile leaves out for that, the other tests: a package that neither does would go untested, and nobody would see it.
+// The race detector makes a model ten times slower, and finds nothing in a package with a single goroutine.
 func TestWhatRunsWithoutTheRaceDetectorIsOneGoroutine(t *testing.T) {
-	_, targets, _ := strings.Cut(readFile(t, "Makefile"), "\ntest-torpor:\n")
-	torpor, library, _ := strings.Cut(targets, "\ntest-library:\n")
-	library, _, _ = strings.Cut(library, "\n") // Its recipe is one line.
 	unraced := map[string]int{}
-	for _, command := range regexp.MustCompile(`\$\(subst -race,-trimpath,\$\(GOTEST\)\) \./(\S+)`).FindAllStringSubmatch(library, -1) {
-		unraced[command[1]] = 0
-	}
-	for _, filter := range regexp.MustCompile(`grep [^|)]*`).FindAllString(torpor, -1) {
-		folder := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(filter), "grep -v /"), "$$")
-		if _, isTested := unraced[folder]; !isTested {
-			t.Errorf("Makefile: test-torpor leaves out %q: expected test-library to test it, found no such package there", folder)
+	for _, list := range regexp.MustCompile(`(?m)^models=\((.*)\)$`).FindAllStringSubmatch(readFile(t, ".ci/test"), -1) {
+		for name := range strings.FieldsSeq(list[1]) {
+			unraced["internal/"+name] = 0
 		}
 	}
 	needsDetector := func(where, why string) {
-		t.Errorf("%s: %s, so that the race detector has to see its tests: take it off the Makefile's list", where, why)
+		t.Errorf("%s: %s, so that the race detector has to see its tests: take it off the list models of .ci/test", where, why)
 	}
 	for _, s := range parseSources(t) {
 		if _, isUnraced := unraced[s.folder()]; !isUnraced {
@@ -92,15 +84,15 @@ func TestWhatRunsWithoutTheRaceDetectorIsOneGoroutine(t *testing.T) {
 	}
 	for folder, files := range unraced {
 		if files == 0 {
-			t.Errorf("the Makefile tests %s without the race detector: expected sources there, found none", folder)
+			t.Errorf(".ci/test runs %s without the race detector: expected sources there, found none", folder)
 		}
 	}
 	if len(unraced) == 0 {
-		t.Error("expected the Makefile to test a model without the race detector, found none")
+		t.Error("expected .ci/test to run a model without the race detector, found none")
 	}
 }
 
-// Names that other programs see are constants of the API: a second spelling is how they come apart.
+// Names that other programs use are constants of the API: a second spelling would diverge.
 func TestOutsideNamesAreDefinedOnce(t *testing.T) {
 	domains := []string{"hive.openshift.io/", "torpor.dev/", "moco.cybozu.com/", "korifi.cloudfoundry.org/"}
 	for _, s := range handwrittenSources(t) {
@@ -117,7 +109,7 @@ func TestOutsideNamesAreDefinedOnce(t *testing.T) {
 	}
 }
 
-// stringLiterals are the strings of a file that are not import paths.
+// stringLiterals returns the strings of a file that are not import paths.
 func stringLiterals(file *ast.File) []*ast.BasicLit {
 	var found []*ast.BasicLit
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -144,7 +136,8 @@ func functionDecls(s sourceFile) []*ast.FuncDecl {
 	return found
 }
 
-// The limits of what wordCounts measures. They are ratchets: each only ever moves towards names of more words and more reasons.
+// The limits of the measures of wordCounts. They are ratchets: each only ever moves towards names of more
+// words and more reasons.
 const (
 	maxOneWordFunctions = 0.30
 	maxOneWordExported  = 0.28
@@ -153,8 +146,9 @@ const (
 	minMedianName       = 11
 )
 
-// wordCounts measure how much the names of a tree say where they are used, and how often a function explains itself.
-// Tests and generated files are left out. Good names of one word, such as String or Close, are why no limit is zero.
+// wordCounts measures how much the names of a tree reveal at their uses, and how often a function explains
+// itself. Tests and generated files are left out. Good names of one word, such as String or Close, are why no
+// limit is zero.
 type wordCounts struct {
 	functions, exported, types []string
 	commentsInside             int
@@ -219,8 +213,8 @@ func (c *wordCounts) add(s sourceFile) {
 	}
 }
 
-// isPrescribed reports whether an interface has chosen the name, as the comment of each such method says. The next cloud
-// cannot call Start and Stop otherwise.
+// isPrescribed reports whether an interface has chosen the name, as the comment of each such method states.
+// Otherwise the next cloud could not call its methods Start and Stop.
 func isPrescribed(f *ast.FuncDecl) bool {
 	return f.Recv != nil && strings.HasPrefix(f.Doc.Text(), f.Name.Name+" implements ")
 }
@@ -247,7 +241,8 @@ func shareOfOneWord(names []string) float64 {
 	return float64(short) / math.Max(1, float64(len(names)))
 }
 
-// countWords counts where words begin: at a capital letter after a small one or before one, so that API is one word.
+// countWords counts the words of a name by their first letters: a capital letter after a small one or before one, so that API is one
+// word.
 func countWords(name string) int {
 	letters := []rune(name)
 	count := 0
@@ -278,7 +273,7 @@ func medianLength(names []string) float64 {
 	}
 }
 
-// maxFixtureNames is how many types have a name that says nothing of what they hold. It only ever goes down.
+// maxFixtureNames is the number of types with a vague name. It only ever goes down.
 const maxFixtureNames = 8
 
 func TestTypesAreNamedAfterWhatTheyHold(t *testing.T) {
@@ -345,7 +340,8 @@ func main() {}
 
 const maxFunctionLines = 60
 
-// A file is as long as its subject, and a package holds one subject however many files that takes. Only functions have a limit.
+// A file is as long as its subject, and a package holds one subject however many files that takes. Only
+// functions have a limit.
 func TestFunctionsAreShort(t *testing.T) {
 	for _, s := range handwrittenSources(t) {
 		if s.isTest() || s.isAPI() {
@@ -359,7 +355,8 @@ func TestFunctionsAreShort(t *testing.T) {
 	}
 }
 
-// The exceptions from the linters, by a mark in the code and by a path in the configuration. Both only ever go down.
+// The exceptions from the linters, by a mark in the code and by a path in the configuration. Both only ever
+// go down.
 const (
 	maxNolint           = 1
 	maxLinterExclusions = 23

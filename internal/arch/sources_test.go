@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// repositoryRoot is the repository as seen from this folder.
+// repositoryRoot is the path of the repository from this folder.
 const repositoryRoot = "../.."
 
-// sourceFile is one Go file of the repository, whichever module it belongs to.
+// sourceFile is one Go file of the repository, in whichever module.
 type sourceFile struct {
 	// path is relative to the repository, with slashes.
 	path string
@@ -88,7 +88,7 @@ func parseSources(t *testing.T) []sourceFile {
 	return all
 }
 
-// handwrittenSources leaves out generated files, which obey their generator.
+// handwrittenSources leaves out generated files, which follow their generator.
 func handwrittenSources(t *testing.T) []sourceFile {
 	t.Helper()
 	return slices.DeleteFunc(parseSources(t), sourceFile.isGenerated)

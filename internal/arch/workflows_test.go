@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// workflow has the fields of a workflow that the laws are about.
+// workflow has the fields of a workflow that the laws check.
 type workflow struct {
 	Permissions map[string]string `json:"permissions"`
 	Jobs        map[string]struct {
@@ -24,7 +24,8 @@ type workflow struct {
 	} `json:"jobs"`
 }
 
-// A workflow only brings a machine: what it runs can be run by everybody, so that nothing is known to work in one place alone.
+// A workflow only provides a machine: its commands are make targets that any developer can run, so that no
+// check works in one place alone.
 func TestWorkflowsRunWhatEverybodyCanRun(t *testing.T) {
 	targets := map[string]bool{}
 	for _, line := range regexp.MustCompile(`(?m)^([a-z0-9 -]+):( |$)`).FindAllStringSubmatch(readFile(t, "Makefile"), -1) {
@@ -32,7 +33,7 @@ func TestWorkflowsRunWhatEverybodyCanRun(t *testing.T) {
 			targets[target] = true
 		}
 	}
-	// Where a release is published is the only thing that belongs to the place where it is built.
+	// Only the publication of a release depends on the place where it is built.
 	publishing := []string{"docker login", "gh release create", "tar -C .cache/release"}
 	found := 0
 	for _, name := range listFiles(t) {
@@ -75,7 +76,7 @@ func TestWorkflowsRunWhatEverybodyCanRun(t *testing.T) {
 	}
 }
 
-// isMake reports whether a command is make with targets that there are; variables come after them.
+// isMake reports whether a command is make with existing targets; variables come after them.
 func isMake(line string, targets map[string]bool) bool {
 	rest, ok := strings.CutPrefix(line, "make ")
 	if !ok {
@@ -92,7 +93,7 @@ func isMake(line string, targets map[string]bool) bool {
 	return true
 }
 
-// Every definition belongs to one feature: the chart and the bundle would leave it out otherwise.
+// Every definition belongs to one feature: otherwise the chart and the bundle would leave it out.
 func TestEveryDefinitionBelongsToAFeature(t *testing.T) {
 	patterns := map[string][]string{}
 	if err := yaml.Unmarshal([]byte(readFile(t, "config/features/definitions.yaml")), &patterns); err != nil {
